@@ -1,9 +1,9 @@
 """What the API server may answer other than yes, sorted by what the caller should do next."""
 
-from sublet.model.errors import SubletError
+from sublet.model import errors
 
 
-class KubeError(SubletError):
+class KubeError(errors.SubletError):
     """Base of all answers of the API server that are not the wanted one."""
 
     def __init__(self, message: str, *, hint: str = "", code: int = 0, reason: str = "") -> None:
@@ -14,11 +14,11 @@ class KubeError(SubletError):
         """`reason` of the metav1.Status, such as `AlreadyExists`; empty when there was none."""
 
 
-class NotFound(KubeError):
+class NotFound(KubeError, errors.NotFound):
     """404: there is no such object; whoever wanted it gone has what he wanted."""
 
 
-class Conflict(KubeError):
+class Conflict(KubeError, errors.Conflict):
     """409: somebody else was faster, or the object is in the wrong state; read again and decide anew."""
 
 
@@ -26,7 +26,7 @@ class AlreadyExists(Conflict):
     """409 on create: the name is taken."""
 
 
-class Invalid(KubeError):
+class Invalid(KubeError, errors.BadRequest):
     """400, 422 and kin: the same request will never succeed on this object.
 
     A JSON patch whose `test` failed comes back as this too, so after a guarded patch read the object.
@@ -51,5 +51,5 @@ class Throttled(KubeError):
         self.retry_after_s = retry_after_s
 
 
-class Unavailable(KubeError):
+class Unavailable(KubeError, errors.Unavailable):
     """No answer, or a 5xx: the outcome is unclear, so read the object before trying again."""
