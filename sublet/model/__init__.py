@@ -1,0 +1,1 @@
+"""The words everybody shares: values without I/O, without a clock, from the standard library only."""

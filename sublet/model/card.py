@@ -1,0 +1,84 @@
+"""Cards and the nodes that hold them, as agents and inventories describe them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sublet.model.health import HealthState
+from sublet.model.ids import CardId, NodeName
+
+
+class Vendor(StrEnum):
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
+class Link(StrEnum):
+    """How two cards of one node reach each other, best first."""
+
+    NVLINK = "nvlink"
+    SWITCH = "switch"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A hardware slice of a card that behaves as a card."""
+
+    uuid: str
+    profile: str
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One physical accelerator.
+
+    `memory_mib` is what the driver reports as usable, in MiB; None where it is unknown, and then
+    the card takes exclusive claims only. Compute is counted in whole percent of the card, 0..100.
+    """
+
+    id: CardId
+    index: int
+    vendor: Vendor = Vendor.NVIDIA
+    model: str = ""
+    memory_mib: int | None = None
+    numa: int | None = None
+    pci: str | None = None
+    serial: str | None = None
+    minor: int | None = None
+    links: Mapping[CardId, Link] = field(default_factory=dict)
+    mig: bool = False
+    partitions: tuple[Partition, ...] = ()
+    used_outside_mib: int = 0
+    health: HealthState = HealthState.HEALTHY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What one agent says its node has. `at_ms` is Unix time in milliseconds."""
+
+    node: NodeName
+    boot_id: str
+    epoch: str
+    """One agent process; a new value means the agent restarted."""
+    seq: int
+    at_ms: int
+    cards: tuple[Card, ...]
+    shares_per_card: int
+    slots: int
+    registered: bool
+    """The kubelet has accepted our slots."""
+    injection: str = "cdi"
+    driver: str = ""
+    problems: tuple[str, ...] = ()
+    """Preflight findings that keep the node from being managed: node reasons such as MigUnsupported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    node: NodeName
+    boot_id: str
+    epoch: str
+    seq: int
+    at_ms: int

@@ -1,0 +1,116 @@
+"""What one container, and the pod around it, asks for, after its dialect was read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
+
+
+class ContainerKind(StrEnum):
+    MAIN = "main"
+    SIDECAR = "sidecar"  # a restartable init container
+    INIT = "init"
+
+
+class Policy(StrEnum):
+    BINPACK = "binpack"
+    SPREAD = "spread"
+    FRAGMENTATION = "fragmentation"
+
+
+class LinkWish(StrEnum):
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One container's claim; all amounts are per card.
+
+    At most one of `memory_mib` (MiB) and `memory_percent` (of the card that is chosen) is set.
+    `core_percent` 0 promises no compute. An exclusive claim takes whole cards that nobody else uses.
+    """
+
+    container: str
+    kind: ContainerKind
+    dialect: str
+    cards: int = 1
+    memory_mib: int | None = None
+    memory_percent: Fraction | None = None
+    core_percent: int = 0
+    exclusive: bool = False
+    profile: str | None = None
+    grows: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One matchExpressions or matchFields entry of a node affinity term."""
+
+    key: str
+    operator: str  # In NotIn Exists DoesNotExist Gt Lt
+    values: tuple[str, ...] = ()
+    field: bool = False
+    """True for matchFields; the only field Kubernetes knows is metadata.name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the pod's annotations and spec say about where it may go."""
+
+    card_models: tuple[str, ...] = ()
+    exclude_card_models: tuple[str, ...] = ()
+    card_uuids: tuple[CardId, ...] = ()
+    exclude_card_uuids: tuple[CardId, ...] = ()
+    node_policy: Policy | None = None
+    card_policy: Policy | None = None
+    link: LinkWish = LinkWish.PREFERRED
+    same_card: str | None = None
+    """A group name within the namespace: all its members share one card."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    """Required node affinity: alternatives of requirements that must all hold; empty = no wish."""
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodAsk:
+    """All that a placement needs to know of a pod.
+
+    `cpu_milli` and `memory_mib` are the pod's own effective requests of the host
+    (max of init steps and the sum of containers and sidecars), MiB rounded up.
+    """
+
+    pod: PodRef
+    claims: tuple[Claim, ...]
+    wishes: Wishes = field(default_factory=Wishes)
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    priority: int = 0
+    node_name: NodeName | None = None
+    """Set by the user in spec.nodeName: the pod cannot be gated and must fit there."""
+    owner: str = ""
+    """UID of the controlling owner, empty for a bare pod."""
+    owner_kind: str = ""
+
+    @property
+    def dialects(self) -> tuple[str, ...]:
+        return tuple(sorted({claim.dialect for claim in self.claims}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskKey:
+    """Names an ask: by decision id at CREATE, by UID once the pod was seen."""
+
+    decision: DecisionId
+    uid: PodUid | None = None

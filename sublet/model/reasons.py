@@ -1,0 +1,112 @@
+"""Every "no" has a stable code: shown to users, counted in metrics, never renamed.
+
+One table gives severity, explanation and way out; admission answers, `sublet explain`, the reference
+page and the metric labels are all made from it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    # nodes, in the order in which they are asked
+    NODE_SELECTOR = "NodeSelector"
+    TAINT = "Taint"
+    UNSCHEDULABLE = "Unschedulable"
+    NODE_NOT_PREPARED = "NodeNotPrepared"
+    AGENT_SILENT = "AgentSilent"
+    FOREIGN_PLUGIN = "ForeignPlugin"
+    MIG_UNSUPPORTED = "MigUnsupported"
+    INSUFFICIENT_CPU = "InsufficientCPU"
+    INSUFFICIENT_HOST_MEMORY = "InsufficientHostMemory"
+    TOO_MANY_PODS = "TooManyPods"
+    NO_CARDS = "NoCards"
+    # cards, in the order in which they are asked
+    UNHEALTHY = "Unhealthy"
+    IN_USE = "InUse"
+    EXCLUSIVE = "Exclusive"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
+    INSUFFICIENT_CORES = "InsufficientCores"
+    TOO_MANY_SHARES = "TooManyShares"
+    UNKNOWN_MEMORY = "UnknownMemory"
+    MODEL_MISMATCH = "ModelMismatch"
+    UUID_MISMATCH = "UuidMismatch"
+    VENDOR_MISMATCH = "VendorMismatch"
+    TOO_FEW_CARDS = "TooFewCardsOnNode"
+    NOT_LINKED = "NotLinked"
+    SAME_CARD_FULL = "SameCardFull"
+    # over all
+    LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
+    # why a pod waits though no card said no
+    UNDECIDED = "Undecided"
+    FOREIGN_GATE = "ForeignGate"
+    PREDECESSOR_ENDING = "PredecessorEnding"
+
+
+class RefusalCode(StrEnum):
+    """Why no fleet could satisfy a pod."""
+
+    BAD_QUANTITY = "BadQuantity"
+    CONFLICTING_KEYS = "ConflictingKeys"
+    TWO_DIALECTS = "TwoDialects"
+    RESERVED_KEY = "ReservedKey"
+    UNKNOWN_ANNOTATION = "UnknownAnnotation"
+    BAD_ANNOTATION = "BadAnnotation"
+    NOT_SUPPORTED_YET = "NotSupportedYet"
+    INIT_LARGER_THAN_HEIR = "InitLargerThanHeir"
+    RESERVED_RESOURCE = "ReservedResource"
+    NODE_CANNOT_TAKE_IT = "NodeCannotTakeIt"
+    UNREADABLE = "Unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    text: str
+    way_out: str
+
+
+EXPLANATIONS: dict[Reason, Explanation] = {
+    Reason.NODE_SELECTOR: Explanation("the node does not match the pod's node selector or affinity", "change the selector, or label a node"),
+    Reason.TAINT: Explanation("the node has a taint which the pod does not tolerate", "add a toleration, or remove the taint"),
+    Reason.UNSCHEDULABLE: Explanation("the node is cordoned or not Ready", "uncordon or repair the node"),
+    Reason.NODE_NOT_PREPARED: Explanation("the node does not show enough slots or totals yet", "wait, or look at the agent on that node"),
+    Reason.AGENT_SILENT: Explanation("no fresh heartbeat of the node's agent", "look at the agent's pod on that node"),
+    Reason.FOREIGN_PLUGIN: Explanation("another plugin or DRA driver serves GPUs on the node", "remove the other plugin from that node"),
+    Reason.MIG_UNSUPPORTED: Explanation("MIG mode is on for a card that is offered whole", "switch MIG mode off, or take the card out of the inventory"),
+    Reason.INSUFFICIENT_CPU: Explanation("not enough CPU on the node", "lower the pod's CPU request, or wait"),
+    Reason.INSUFFICIENT_HOST_MEMORY: Explanation("not enough host memory on the node", "lower the pod's memory request, or wait"),
+    Reason.TOO_MANY_PODS: Explanation("the node runs as many pods as it may", "wait, or raise the node's pod limit"),
+    Reason.NO_CARDS: Explanation("the node has no cards", "nothing: such nodes are not for this pod"),
+    Reason.UNHEALTHY: Explanation("the card takes no new shares because of its health", "see `sublet cards` for the reason; repair, then `sublet health ack`"),
+    Reason.IN_USE: Explanation("a whole card was asked for and this one is shared or taken", "wait until its pods end"),
+    Reason.EXCLUSIVE: Explanation("the card belongs to one container alone", "wait until its pod ends"),
+    Reason.INSUFFICIENT_MEMORY: Explanation("not enough free memory on the card", "ask for less memory, or wait"),
+    Reason.INSUFFICIENT_CORES: Explanation("not enough free compute on the card", "ask for less compute, or wait"),
+    Reason.TOO_MANY_SHARES: Explanation("the card carries as many shares as it may", "wait, or raise shares_per_card"),
+    Reason.UNKNOWN_MEMORY: Explanation("the card's memory is unknown, so it takes whole-card claims only", "ask for sublet.dev/gpu alone"),
+    Reason.MODEL_MISMATCH: Explanation("the card's model is not among those asked for", "change sublet.dev/card-models or exclude-card-models"),
+    Reason.UUID_MISMATCH: Explanation("the card is not among those asked for by UUID", "change sublet.dev/card-uuids or exclude-card-uuids"),
+    Reason.VENDOR_MISMATCH: Explanation("the card is of another vendor", "use the resource name of that vendor"),
+    Reason.TOO_FEW_CARDS: Explanation("this card would do, but its node has not enough like it", "ask for fewer cards, or wait"),
+    Reason.NOT_LINKED: Explanation("no set of cards on the node is joined by nvlink", "set sublet.dev/link: preferred, or ask for fewer cards"),
+    Reason.SAME_CARD_FULL: Explanation("the card of the pod's same-card group is elsewhere or full", "ask for less, or use another group"),
+    Reason.LARGER_THAN_ANY_NODE: Explanation("larger than any node known", "ask for less, or add a larger node"),
+    Reason.UNDECIDED: Explanation("no decision was made in time", "nothing: it is decided as soon as the scheduler can"),
+    Reason.FOREIGN_GATE: Explanation("another controller holds the pod", "nothing: it is decided when ours is the last gate"),
+    Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """No fleet could satisfy it: unreadable, contradictory or forbidden.
+
+    `message` quotes key and value as written; `hint` is the way out.
+    """
+
+    code: RefusalCode
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}. {self.hint}" if self.hint else f"{self.code}: {self.message}"

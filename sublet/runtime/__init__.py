@@ -1,0 +1,1 @@
+"""What every service needs to run: loops, logs, probes, metrics, the clock."""

@@ -1,0 +1,41 @@
+"""structlog as every service writes it: events with keys, JSON unless a person watches."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(service: str, *, level: str = "info", json: bool | None = None) -> None:
+    """Set up structlog and route foreign loggers (aiohttp, nats) through it.
+
+    `json` None means: JSON unless standard error is a terminal.
+    """
+    as_json = not sys.stderr.isatty() if json is None else json
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    render: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    )
+    errors: list[structlog.typing.Processor] = [structlog.processors.format_exc_info] if as_json else []
+    structlog.configure(
+        processors=[*shared, *errors, render],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.bind_contextvars(service=service)
+    foreign = logging.StreamHandler(sys.stderr)
+    foreign.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *errors, render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [foreign]
+    root.setLevel(max(number, logging.WARNING))

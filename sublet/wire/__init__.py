@@ -1,0 +1,1 @@
+"""Model <-> protobuf: the only reader of our generated messages."""

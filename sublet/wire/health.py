@@ -1,0 +1,152 @@
+"""Signals and verdicts as bytes and back."""
+
+from google.protobuf.message import DecodeError
+
+from sublet.model.errors import BadRequest
+from sublet.model.health import Action, HealthState, Mode, OpenReason, Signal, SignalKind, Verdict
+from sublet.model.ids import CardId, NodeName
+from sublet.v1 import health_pb2 as pb
+
+RAW_LIMIT = 1024
+
+
+def signal_out(signal: Signal) -> bytes:
+    message = pb.Signal(
+        node=signal.node,
+        card=signal.card or "",
+        kind=signal.kind,
+        code=signal.code,
+        name=signal.name,
+        value=signal.value,
+        source=signal.source,
+        boot_id=signal.boot_id,
+        epoch=signal.epoch,
+        seq=signal.seq,
+        at_ms=signal.at_ms,
+        count=signal.count,
+        raw=signal.raw[:RAW_LIMIT],
+        pci=signal.pci,
+        serial=signal.serial,
+        model=signal.model,
+        driver=signal.driver,
+    )
+    if signal.gi is not None:
+        message.gi = signal.gi
+    if signal.ci is not None:
+        message.ci = signal.ci
+    return message.SerializeToString()
+
+
+def signal_in(body: bytes) -> Signal:
+    """Raises BadRequest where `body` is not a signal."""
+    try:
+        message = pb.Signal.FromString(body)
+        return Signal(
+            node=NodeName(message.node),
+            card=CardId(message.card) if message.card else None,
+            kind=SignalKind(message.kind),
+            code=message.code,
+            name=message.name,
+            value=message.value,
+            source=message.source,
+            boot_id=message.boot_id,
+            epoch=message.epoch,
+            seq=message.seq,
+            at_ms=message.at_ms,
+            count=message.count,
+            gi=message.gi if message.HasField("gi") else None,
+            ci=message.ci if message.HasField("ci") else None,
+            raw=message.raw,
+            pci=message.pci,
+            serial=message.serial,
+            model=message.model,
+            driver=message.driver,
+        )
+    except (DecodeError, ValueError) as error:
+        raise BadRequest(f"not a signal: {error}") from error
+
+
+def verdict_out(verdict: Verdict) -> bytes:
+    message = pb.Verdict(
+        node=verdict.node,
+        card=verdict.card,
+        state=verdict.state,
+        schedulable=verdict.schedulable,
+        withheld=verdict.withheld,
+        action=verdict.action,
+        seq=verdict.seq,
+        since_ms=verdict.since_ms,
+        at_ms=verdict.at_ms,
+        policy=verdict.policy,
+        rule=verdict.rule,
+        not_done=verdict.not_done,
+        mode=verdict.mode,
+        boot_id=verdict.boot_id,
+        probation_until_ms=verdict.probation_until_ms,
+        flaps=verdict.flaps,
+        pci=verdict.pci,
+        serial=verdict.serial,
+        model=verdict.model,
+        events=verdict.events,
+    )
+    for reason in verdict.reasons:
+        one = message.reasons.add(
+            id=reason.id,
+            kind=reason.kind,
+            latched=reason.latched,
+            leave=reason.leave,
+            clears_on=reason.clears_on,
+            action=reason.action,
+            first_seen_ms=reason.first_seen_ms,
+            last_seen_ms=reason.last_seen_ms,
+            count=reason.count,
+            boot_id=reason.boot_id,
+        )
+        setattr(one, "class", reason.klass)
+    return message.SerializeToString()
+
+
+def verdict_in(body: bytes) -> Verdict:
+    """Raises BadRequest where `body` is not a verdict."""
+    try:
+        message = pb.Verdict.FromString(body)
+        return Verdict(
+            node=NodeName(message.node),
+            card=CardId(message.card),
+            state=HealthState(message.state),
+            schedulable=message.schedulable,
+            withheld=message.withheld,
+            reasons=tuple(
+                OpenReason(
+                    id=one.id,
+                    kind=one.kind,
+                    klass=getattr(one, "class"),
+                    latched=one.latched,
+                    leave=one.leave,
+                    clears_on=one.clears_on,
+                    action=Action(one.action),
+                    first_seen_ms=one.first_seen_ms,
+                    last_seen_ms=one.last_seen_ms,
+                    count=one.count,
+                    boot_id=one.boot_id,
+                )
+                for one in message.reasons
+            ),
+            action=Action(message.action),
+            seq=message.seq,
+            since_ms=message.since_ms,
+            at_ms=message.at_ms,
+            policy=message.policy,
+            rule=message.rule,
+            not_done=message.not_done,
+            mode=Mode(message.mode),
+            boot_id=message.boot_id,
+            probation_until_ms=message.probation_until_ms,
+            flaps=message.flaps,
+            pci=message.pci,
+            serial=message.serial,
+            model=message.model,
+            events=tuple(message.events),
+        )
+    except (DecodeError, ValueError) as error:
+        raise BadRequest(f"not a verdict: {error}") from error
