@@ -1,0 +1,90 @@
+"""Where the API server is and who we are there: kubeconfig or the pod's own service account.
+
+The only user of kubernetes-asyncio, which knows the many forms of a kubeconfig; requests and bodies are ours.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.config_exception import ConfigException
+
+from sublet.model.errors import BadRequest
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """An API server's address and how to prove who we are."""
+
+    url: str
+    tls: ssl.SSLContext | None = None
+    """Trust and client certificate; None speaks plain HTTP."""
+    server_name: str | None = None
+    authorization: Callable[[], Awaitable[str]] | None = None
+    """The Authorization header for the next request; asked each time because tokens rotate."""
+
+
+async def find_access(
+    *, env: Mapping[str, str], kubeconfig: Path | None = None, context: str | None = None
+) -> Access:
+    """Read the kubeconfig given, else `$KUBECONFIG`, else the pod's service account, else `~/.kube/config`.
+
+    Raises:
+        BadRequest: there is none of them, or the one found is unreadable.
+    """
+    settings = Configuration()
+    chosen = str(kubeconfig) if kubeconfig else env.get("KUBECONFIG")
+    try:
+        if chosen is None and "KUBERNETES_SERVICE_HOST" in env:
+            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(
+                config_file=chosen, context=context, client_configuration=settings, persist_config=False
+            )
+    except (ConfigException, OSError, ValueError) as error:
+        where = chosen or "~/.kube/config"
+        raise BadRequest(
+            f"no way to the Kubernetes API found: {error}", hint=f"Check {where} or pass --kubeconfig"
+        ) from error
+    return _access(settings)
+
+
+def _access(settings: Configuration) -> Access:
+    url = str(settings.host).rstrip("/")
+    return Access(
+        url=url,
+        tls=_tls(settings) if url.startswith("https://") else None,
+        server_name=settings.tls_server_name,
+        authorization=_authorization(settings),
+    )
+
+
+def _tls(settings: Configuration) -> ssl.SSLContext:
+    tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if settings.cert_file:
+        tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+    if not settings.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls
+
+
+def _authorization(settings: Configuration) -> Callable[[], Awaitable[str]]:
+    last = ""
+
+    async def authorization() -> str:
+        nonlocal last
+        try:
+            # re-reads the mounted token at most once a minute
+            last = (await settings.get_api_key_with_prefix("BearerToken") or "").strip()
+        except (ConfigException, OSError) as error:
+            log.warning("token.unreadable", error=repr(error))
+        return last
+
+    return authorization
