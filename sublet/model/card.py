@@ -55,6 +55,15 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A node's taint in Kubernetes' sense."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """What one agent says its node has. `at_ms` is Unix time in milliseconds."""
 
