@@ -46,10 +46,17 @@ def take_lock(folder: Path) -> int:
 
 def clear(folder: Path) -> None:
     """End every program with the run's mark, then remove its cgroups, network links and folder."""
-    mark = f"{MARK}={folder}".encode()
+    end_marked(f"{MARK}={folder}", cgroups=f"{folder.name}-*")
+    _remove_kernel_objects(folder.name)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_marked(entry: str, *, cgroups: str) -> None:
+    """KILL every program with this entry in its environment, and whatever is in cgroups of these names."""
+    mark = entry.encode()
     late_at = time.monotonic() + 10
     while time.monotonic() < late_at:
-        processes = [path for top in _cgroups(folder.name) for path in top.glob("**/cgroup.procs")]
+        processes = [path for top in _cgroups(cgroups) for path in top.glob("**/cgroup.procs")]
         contained = {int(pid) for path in processes for pid in _read(path).split()}
         living = [pid for pid in {*_all_pids(), *contained} if pid in contained or _is_marked(pid, mark)]
         for pid in living:
@@ -57,8 +64,6 @@ def clear(folder: Path) -> None:
         if not living:
             break
         time.sleep(0.05)
-    _remove_kernel_objects(folder.name)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill(pid: int, mark: bytes, *, contained: bool) -> None:
@@ -97,13 +102,13 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _cgroups(run: str) -> list[Path]:
-    """The run's cgroups, at the top of the one hierarchy (v2) or of each (v1)."""
-    return [path for pattern in (f"{run}-*", f"*/{run}-*") for path in Path("/sys/fs/cgroup").glob(pattern)]
+def _cgroups(name: str) -> list[Path]:
+    """The cgroups of this name or pattern, at the top of the one hierarchy (v2) or of each (v1)."""
+    return [path for pattern in (name, f"*/{name}") for path in Path("/sys/fs/cgroup").glob(pattern)]
 
 
 def _remove_kernel_objects(run: str) -> None:
-    for top in _cgroups(run):
+    for top in _cgroups(f"{run}-*"):
         for cgroup in sorted([top, *top.glob("**/")], reverse=True):
             with contextlib.suppress(OSError):
                 cgroup.rmdir()

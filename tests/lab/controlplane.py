@@ -7,13 +7,13 @@ plane.kubeconfig(service_account("sublet-system", "sublet-scheduler"))
 await plane.stop()
 """
 
-import asyncio
+import json
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 
@@ -35,6 +35,24 @@ class User:
     @property
     def file_name(self) -> str:
         return re.sub(r"[^a-z0-9.-]", "_", self.name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API server said."""
+
+    status: int
+    text: str
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The object, or the Status with its message."""
+        found: dict[str, Any] = json.loads(self.text)
+        return found
 
 
 ADMIN = User("admin", ("system:masters",))
@@ -120,6 +138,28 @@ class ControlPlane:
         return await finish(
             binaries.binary("kubectl"), "--kubeconfig", config, *words, stdin=stdin, within_s=within_s
         )
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        as_: User = ADMIN,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """Ask the API server for a path such as /api/v1/nodes, as this user; every status is an answer."""
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
+            session.request(
+                method,
+                f"{self.url}{path}",
+                data=None if body is None else json.dumps(body),
+                headers={"Content-Type": content_type},
+                ssl=self.ssl_context(as_),
+            ) as answer,
+        ):
+            return Answer(answer.status, await answer.text())
 
     async def start_etcd(self) -> None:
         own, peer = f"http://{_LOOPBACK}:{self.etcd_port}", f"http://{_LOOPBACK}:{free_port()}"
@@ -225,34 +265,30 @@ class ControlPlane:
         )
 
         async def healthy() -> bool:
-            return await _ok(f"https://{_LOOPBACK}:{port}/healthz", ssl_context=None)
+            return await _healthy(f"https://{_LOOPBACK}:{port}/healthz")
 
         await self.run.until(f"{name} healthy", healthy, within_s=60, of=name)
 
-    def _answers(self, path: str) -> "_Answers":
-        return _Answers(f"{self.url}{path}", self.ssl_context())
+    def _answers(self, path: str) -> Callable[[], Awaitable[bool]]:
+        async def answers() -> bool:
+            try:
+                return (await self.call("GET", path)).ok
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+
+        return answers
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    url: str
-    ssl_context: ssl.SSLContext
-
-    async def __call__(self) -> bool:
-        return await _ok(self.url, ssl_context=self.ssl_context)
-
-
-async def _ok(url: str, *, ssl_context: ssl.SSLContext | None) -> bool:
-    """Whether a GET answers 200; without a context the server's self-made certificate is not looked at."""
-    trust = ssl_context if ssl_context is not None else False
+async def _healthy(url: str) -> bool:
+    """Whether a GET answers 200; the server's self-made certificate is not looked at."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-            session.get(url, ssl=trust) as answer,
+            session.get(url, ssl=False) as answer,
         ):
             return answer.status == 200
-    except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError):
+    except (aiohttp.ClientError, TimeoutError):
         return False
 
 
-__all__ = ["ADMIN", "ControlPlane", "LabError", "Level", "User", "service_account"]
+__all__ = ["ADMIN", "Answer", "ControlPlane", "LabError", "Level", "User", "service_account"]
