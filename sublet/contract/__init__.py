@@ -1,1 +1,1 @@
-"""Every string that another program sees: keys, subjects, reading a claim from a pod, writing a placement to a pod."""
+"""Every string that another program sees: keys, subjects, claims read from pods, results written to them."""

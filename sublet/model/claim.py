@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
+from sublet.model.ids import CardId, NodeName, PodRef
 
 
 class ContainerKind(StrEnum):
@@ -43,6 +43,13 @@ class Claim:
     exclusive: bool = False
     profile: str | None = None
     grows: bool = False
+    heir: str = ""
+    """For a plain init container: the next claiming sidecar or main container, which takes over its
+    slot and cards (for init containers without one: the last of them)."""
+    one_card_group: str = ""
+    """Claims of one pod with the same non-empty group all go on one card (gpushare)."""
+    vendor: str = ""
+    """Only cards of this vendor; empty = any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +103,8 @@ class PodAsk:
     wishes: Wishes = field(default_factory=Wishes)
     cpu_milli: int = 0
     memory_mib: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Effective requests of the extended resources that Sublet serves, the slot included."""
     priority: int = 0
     node_name: NodeName | None = None
     """Set by the user in spec.nodeName: the pod cannot be gated and must fit there."""
@@ -106,11 +115,3 @@ class PodAsk:
     @property
     def dialects(self) -> tuple[str, ...]:
         return tuple(sorted({claim.dialect for claim in self.claims}))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskKey:
-    """Names an ask: by decision id at CREATE, by UID once the pod was seen."""
-
-    decision: DecisionId
-    uid: PodUid | None = None

@@ -56,6 +56,8 @@ class LedgerGrant:
     grant: CardGrant
     state: GrantState = GrantState.COMMITTED
     env: Mapping[str, str] = field(default_factory=dict)
+    heir: str = ""
+    """For a plain init container: who takes over its slot and cards; the heir is counted, this is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sublet/v1/ledger.proto\x12\tsublet.v1\"\xcd\x02\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\x12\x11\n\tcontainer\x18\x05 \x01(\t\x12\x0c\n\x04kind\x18\x06 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x07 \x01(\t\x12\x0c\n\x04\x63\x61rd\x18\x08 \x01(\t\x12\r\n\x05index\x18\t \x01(\x05\x12\x17\n\nmemory_mib\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0c\x63ore_percent\x18\x0b \x01(\x05\x12\x11\n\texclusive\x18\x0c \x01(\x08\x12\r\n\x05state\x18\r \x01(\t\x12&\n\x03\x65nv\x18\x0e \x03(\x0b\x32\x19.sublet.v1.Grant.EnvEntry\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_memory_mib\"Z\n\nNodeLedger\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12 \n\x06grants\x18\x03 \x03(\x0b\x32\x10.sublet.v1.Grant\x12\x0e\n\x06\x63losed\x18\x04 \x03(\t\";\n\nLedgerMeta\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x0c\n\x04term\x18\x03 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sublet/v1/ledger.proto\x12\tsublet.v1\"\xdb\x02\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0f\n\x07pod_uid\x18\x03 \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\t\x12\x11\n\tcontainer\x18\x05 \x01(\t\x12\x0c\n\x04kind\x18\x06 \x01(\t\x12\x0f\n\x07\x64ialect\x18\x07 \x01(\t\x12\x0c\n\x04\x63\x61rd\x18\x08 \x01(\t\x12\r\n\x05index\x18\t \x01(\x05\x12\x17\n\nmemory_mib\x18\n \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0c\x63ore_percent\x18\x0b \x01(\x05\x12\x11\n\texclusive\x18\x0c \x01(\x08\x12\r\n\x05state\x18\r \x01(\t\x12&\n\x03\x65nv\x18\x0e \x03(\x0b\x32\x19.sublet.v1.Grant.EnvEntry\x12\x0c\n\x04heir\x18\x0f \x01(\t\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_memory_mib\"Z\n\nNodeLedger\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12 \n\x06grants\x18\x03 \x03(\x0b\x32\x10.sublet.v1.Grant\x12\x0e\n\x06\x63losed\x18\x04 \x03(\t\";\n\nLedgerMeta\x12\r\n\x05\x65poch\x18\x01 \x01(\t\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\x12\x0c\n\x04term\x18\x03 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRANT_ENVENTRY']._loaded_options = None
   _globals['_GRANT_ENVENTRY']._serialized_options = b'8\001'
   _globals['_GRANT']._serialized_start=38
-  _globals['_GRANT']._serialized_end=371
-  _globals['_GRANT_ENVENTRY']._serialized_start=314
-  _globals['_GRANT_ENVENTRY']._serialized_end=356
-  _globals['_NODELEDGER']._serialized_start=373
-  _globals['_NODELEDGER']._serialized_end=463
-  _globals['_LEDGERMETA']._serialized_start=465
-  _globals['_LEDGERMETA']._serialized_end=524
+  _globals['_GRANT']._serialized_end=385
+  _globals['_GRANT_ENVENTRY']._serialized_start=328
+  _globals['_GRANT_ENVENTRY']._serialized_end=370
+  _globals['_NODELEDGER']._serialized_start=387
+  _globals['_NODELEDGER']._serialized_end=477
+  _globals['_LEDGERMETA']._serialized_start=479
+  _globals['_LEDGERMETA']._serialized_end=538
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Grant(_message.Message):
-    __slots__ = ("namespace", "pod", "pod_uid", "decision", "container", "kind", "dialect", "card", "index", "memory_mib", "core_percent", "exclusive", "state", "env")
+    __slots__ = ("namespace", "pod", "pod_uid", "decision", "container", "kind", "dialect", "card", "index", "memory_mib", "core_percent", "exclusive", "state", "env", "heir")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Grant(_message.Message):
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
+    HEIR_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     pod: str
     pod_uid: str
@@ -43,7 +44,8 @@ class Grant(_message.Message):
     exclusive: bool
     state: str
     env: _containers.ScalarMap[str, str]
-    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., pod_uid: _Optional[str] = ..., decision: _Optional[str] = ..., container: _Optional[str] = ..., kind: _Optional[str] = ..., dialect: _Optional[str] = ..., card: _Optional[str] = ..., index: _Optional[int] = ..., memory_mib: _Optional[int] = ..., core_percent: _Optional[int] = ..., exclusive: bool = ..., state: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    heir: str
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., pod_uid: _Optional[str] = ..., decision: _Optional[str] = ..., container: _Optional[str] = ..., kind: _Optional[str] = ..., dialect: _Optional[str] = ..., card: _Optional[str] = ..., index: _Optional[int] = ..., memory_mib: _Optional[int] = ..., core_percent: _Optional[int] = ..., exclusive: bool = ..., state: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., heir: _Optional[str] = ...) -> None: ...
 
 class NodeLedger(_message.Message):
     __slots__ = ("node", "term", "grants", "closed")

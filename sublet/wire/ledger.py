@@ -24,6 +24,7 @@ def _grant_out(grant: LedgerGrant) -> pb.Grant:
         exclusive=grant.grant.exclusive,
         state=grant.state,
         env=dict(grant.env),
+        heir=grant.heir,
     )
     if grant.grant.memory_mib is not None:
         message.memory_mib = grant.grant.memory_mib
@@ -47,6 +48,7 @@ def _grant_in(message: pb.Grant) -> LedgerGrant:
         ),
         state=GrantState(message.state),
         env=dict(message.env),
+        heir=message.heir,
     )
 
 

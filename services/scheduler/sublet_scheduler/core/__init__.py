@@ -1,0 +1,1 @@
+"""Decides: events in, effects out; no I/O, no clock."""

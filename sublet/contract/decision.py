@@ -1,0 +1,109 @@
+"""The annotation ``sublet.dev/decision``: who got which cards, signed, the durable record of a release.
+
+Compact JSON: ``v`` format, ``id`` decision, ``uid`` pod UID once known, ``node``, ``containers`` name ->
+list of ``{card, index, memoryMiB, corePercent}`` (``exclusive`` where true), ``mac`` over all the rest
+with a key from the scheduler's Secret (empty where there is no key: offline).
+"""
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sublet.model.errors import BadRequest
+from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
+from sublet.model.placement import CardGrant, Placement
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A decision as a pod carries it. `placement` is None while the pod waits undecided."""
+
+    id: DecisionId
+    uid: PodUid | None
+    placement: Placement | None
+    mac: str = ""
+
+
+def write(id_: DecisionId, placement: Placement | None, *, uid: PodUid | None, key: bytes) -> str:
+    """The annotation's value, signed with `key` (no MAC for an empty key)."""
+    document: dict[str, Any] = {"v": VERSION, "id": id_}
+    if uid:
+        document["uid"] = uid
+    if placement:
+        document["node"] = placement.node
+        document["containers"] = {
+            name: [_grant_out(grant) for grant in grants] for name, grants in placement.containers.items()
+        }
+    return _compact({**document, "mac": _mac(document, key) if key else ""})
+
+
+def read(text: str) -> Decision:
+    """Read the annotation without judging its MAC.
+
+    Raises:
+        BadRequest: `text` is not a decision of a known version.
+    """
+    try:
+        document = json.loads(text)
+        if document["v"] != VERSION:
+            raise BadRequest(f"decision of version {document['v']!r}", hint=f"Known: {VERSION}")
+        placement = None
+        if "node" in document:
+            placement = Placement(
+                node=NodeName(document["node"]),
+                containers={
+                    name: tuple(_grant_in(grant) for grant in grants)
+                    for name, grants in document["containers"].items()
+                },
+            )
+        return Decision(
+            id=DecisionId(str(document["id"])),
+            uid=PodUid(document["uid"]) if document.get("uid") else None,
+            placement=placement,
+            mac=str(document["mac"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"not a decision: {text[:80]!r}: {error!r}") from error
+
+
+def is_signed(text: str, key: bytes) -> bool:
+    """Whether the annotation's MAC was made with `key`, which must not be empty."""
+    try:
+        document = json.loads(text)
+        mac = document.pop("mac")
+        return bool(key) and hmac.compare_digest(str(mac), _mac(document, key))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _mac(document: dict[str, Any], key: bytes) -> str:
+    return hmac.new(key, _compact(document).encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def _compact(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def _grant_out(grant: CardGrant) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "card": grant.card,
+        "index": grant.index,
+        "memoryMiB": grant.memory_mib,
+        "corePercent": grant.core_percent,
+    }
+    return {**written, "exclusive": True} if grant.exclusive else written
+
+
+def _grant_in(raw: dict[str, Any]) -> CardGrant:
+    memory = raw["memoryMiB"]
+    return CardGrant(
+        card=CardId(raw["card"]),
+        index=int(raw["index"]),
+        memory_mib=None if memory is None else int(memory),
+        core_percent=int(raw["corePercent"]),
+        exclusive=bool(raw.get("exclusive")),
+    )

@@ -1,0 +1,66 @@
+"""Amounts as pods write them: whole numbers of extended resources, and CPU and memory of the host."""
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+from sublet.model.reasons import Refusal, RefusalCode
+
+LARGEST = 2**53
+"""Above this a JSON reader may round; no resource of a GPU comes near it."""
+
+_SUFFIXES: dict[str, int | Fraction] = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "Ei": 2**60,
+    "m": Fraction(1, 10**3),
+    "u": Fraction(1, 10**6),
+    "n": Fraction(1, 10**9),
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]{0,2})")
+
+
+def whole_number(value: object, *, key: str, unit: str, most: int = LARGEST) -> int | Refusal:
+    """Read a resource limit such as ``4096`` that must be a plain whole number from 1 to `most`.
+
+    Returns a Refusal that quotes key and value as written, and names the unit, for anything else:
+    zero, negative, fractional, a suffix.
+    """
+    text = value if isinstance(value, str) else str(value)
+    plain = isinstance(value, (int, str)) and not isinstance(value, bool)
+    if plain and text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+        return int(text)
+    return Refusal(
+        code=RefusalCode.BAD_QUANTITY,
+        message=f"{key}={text!r} is not a whole number of {unit} from 1 to {most}",
+        hint=f"Write a plain number of {unit} without a suffix, for example {key}: {min(most, 10)}",
+    )
+
+
+def quantity(value: object) -> Fraction:
+    """Read a Kubernetes quantity such as ``500m`` or ``2Gi``. Raises ValueError."""
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if not match or match[2] not in _SUFFIXES:
+        raise ValueError(f"{value!r} is not a Kubernetes quantity")
+    return Fraction(match[1]) * Fraction(_SUFFIXES[match[2]])
+
+
+def cpu_milli(amounts: Mapping[str, object]) -> int:
+    """The `cpu` entry in thousandths of a core, rounded up; 0 where absent."""
+    return math.ceil(quantity(amounts.get("cpu", 0)) * 1000)
+
+
+def host_memory_mib(amounts: Mapping[str, object]) -> int:
+    """The `memory` entry in MiB, rounded up; 0 where absent."""
+    return math.ceil(quantity(amounts.get("memory", 0)) / 2**20)

@@ -1,0 +1,159 @@
+"""Reading a pod: is it ours, what does each container claim, where may it go.
+
+Called for every admission review, every claiming pod of the watch and by the offline commands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sublet.contract import dialects, keys, podspec
+from sublet.contract.dialects.interface import NATIVE_NAME, Dialect, Options
+from sublet.contract.podspec import ContainerSpec, Json
+from sublet.contract.quantity import whole_number
+from sublet.contract.wishes import read_wishes
+from sublet.model.claim import Claim, ContainerKind, PodAsk
+from sublet.model.ids import NodeName, PodRef
+from sublet.model.reasons import Refusal, RefusalCode
+
+
+def enabled_dialects(options: Options, *, managed: bool) -> tuple[Dialect, ...]:
+    """The dialects that count here: all enabled ones in a managed namespace, else our own alone."""
+    return tuple(
+        one for one in dialects.ALL if one.name in options.enabled and (managed or one.name == NATIVE_NAME)
+    )
+
+
+def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> PodAsk | Refusal | None:
+    """What `pod` asks for; None where it claims nothing that counts in its namespace.
+
+    Keys that only the scheduler writes are not judged here (see `forged_keys`): the same reading
+    serves pods that carry our results already.
+    """
+    known = enabled_dialects(options, managed=managed)
+    found = list(podspec.containers(pod))
+    claims: list[Claim] = []
+    for container in found:
+        claim = _claim(container, known, options)
+        if isinstance(claim, Refusal):
+            return claim
+        if claim:
+            claims.append(claim)
+    if not claims:
+        return None
+    wishes = read_wishes(pod, [claim.cards for claim in claims])
+    if isinstance(wishes, Refusal):
+        return wishes
+    heired = _with_heirs(claims)
+    if isinstance(heired, Refusal):
+        return heired
+    try:
+        cpu_milli, memory_mib = podspec.host_requests(pod)
+        resources = _resources(found, claims, known)
+        priority = int((pod.get("spec") or {}).get("priority") or 0)
+    except (ValueError, TypeError) as error:
+        return Refusal(code=RefusalCode.UNREADABLE, message=str(error), hint="Correct the quantity")
+    owner, owner_kind = podspec.controller(pod)
+    node_name = (pod.get("spec") or {}).get("nodeName")
+    return PodAsk(
+        pod=PodRef(namespace, (pod.get("metadata") or {}).get("name") or ""),
+        claims=heired,
+        wishes=wishes,
+        cpu_milli=cpu_milli,
+        memory_mib=memory_mib,
+        resources=resources,
+        priority=priority,
+        node_name=NodeName(node_name) if node_name else None,
+        owner=owner,
+        owner_kind=owner_kind,
+    )
+
+
+def forged_keys(pod: Json, options: Options) -> Refusal | None:
+    """A refusal where a pod brings keys that only the scheduler writes."""
+    reserved = {key for one in dialects.ALL if one.name in options.enabled for key in one.result_keys}
+    for key, value in podspec.annotations(pod).items():
+        if keys.is_reserved(key) or key in reserved:
+            return _reserved("annotation", key, value)
+    if keys.CLAIMED_LABEL in podspec.labels(pod):
+        return _reserved("label", keys.CLAIMED_LABEL, podspec.labels(pod)[keys.CLAIMED_LABEL])
+    if keys.GATE in podspec.gates(pod):
+        return _reserved("scheduling gate", keys.GATE, "")
+    for container in podspec.containers(pod):
+        if keys.SLOT in container.limits:
+            return Refusal(
+                code=RefusalCode.RESERVED_RESOURCE,
+                message=f"container {container.name!r} has {keys.SLOT}={str(container.limits[keys.SLOT])!r}",
+                hint=f"Leave {keys.SLOT} out, the webhook adds it; ask with {keys.GPU} or {keys.GPU_MEMORY}",
+            )
+    return None
+
+
+def _reserved(what: str, key: str, value: str) -> Refusal:
+    written = f"{key}={value[:80]!r}" if value else key
+    return Refusal(
+        code=RefusalCode.RESERVED_KEY,
+        message=f"the {what} {written} is written by the scheduler only",
+        hint="Remove it from the pod; a copied pod gets a decision of its own",
+    )
+
+
+def _claim(container: ContainerSpec, known: Sequence[Dialect], options: Options) -> Claim | Refusal | None:
+    speaking = [one for one in known if one.resources & container.limits.keys()]
+    if not speaking:
+        return None
+    if len(speaking) > 1:
+        written = sorted(
+            f"{key}={str(container.limits[key])!r}"
+            for one in speaking
+            for key in one.resources & container.limits.keys()
+        )
+        return Refusal(
+            code=RefusalCode.TWO_DIALECTS,
+            message=f"container {container.name!r} speaks {' and '.join(one.name for one in speaking)}: "
+            + ", ".join(written),
+            hint="Keep one spelling a container; other containers of the pod may use another",
+        )
+    return speaking[0].claim(container, options)
+
+
+def _with_heirs(claims: Sequence[Claim]) -> tuple[Claim, ...] | Refusal:
+    """Name for each plain init container who takes over its slot, as the kubelet hands devices on."""
+    last_init = next((c.container for c in reversed(claims) if c.kind is ContainerKind.INIT), "")
+    result: list[Claim] = []
+    for at, claim in enumerate(claims):
+        if claim.kind is not ContainerKind.INIT:
+            result.append(claim)
+            continue
+        heir = next((one for one in claims[at + 1 :] if one.kind is not ContainerKind.INIT), None)
+        if heir is None:
+            result.append(replace(claim, heir="" if claim.container == last_init else last_init))
+            continue
+        if claim.cards > heir.cards:
+            return Refusal(
+                code=RefusalCode.INIT_LARGER_THAN_HEIR,
+                message=f"init container {claim.container!r} asks for {claim.cards} cards, "
+                f"container {heir.container!r}, which takes over its slot, for {heir.cards}",
+                hint="Ask for at least as many cards in the later container",
+            )
+        result.append(replace(claim, heir=heir.container))
+    return tuple(result)
+
+
+def _resources(
+    found: Sequence[ContainerSpec], claims: Sequence[Claim], known: Sequence[Dialect]
+) -> dict[str, int]:
+    """Effective requests of extended resources, counted as kube-scheduler does, one slot a claim added."""
+    claiming = {claim.container for claim in claims}
+
+    def amount(key: str, container: ContainerSpec) -> int:
+        if key == keys.SLOT:
+            return int(container.name in claiming)
+        value: Any = whole_number(container.limits.get(key, 0), key=key, unit="units")
+        return value if isinstance(value, int) else 0
+
+    names = {key for one in known for key in one.resources if any(key in c.limits for c in found)}
+    return {
+        key: podspec.effective(found, lambda container, key=key: amount(key, container))  # type: ignore[misc]
+        for key in sorted({*names, keys.SLOT})
+    }

@@ -1,0 +1,98 @@
+"""Reading the annotations and the scheduling fields that say where a claiming pod may go.
+
+No annotation of ours is ever read and ignored: an unknown one, a bad value or one whose feature is
+not built yet refuses the pod by name.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sublet.contract import keys, podspec
+from sublet.contract.podspec import Json
+from sublet.model.claim import LinkWish, Policy, Wishes
+from sublet.model.ids import CardId
+from sublet.model.reasons import Refusal, RefusalCode
+
+_NOT_YET = {
+    keys.NUMA: ("same",),
+    keys.SERVICE_CLASS: ("online", "offline"),
+    keys.GANG: None,
+    keys.GANG_SIZE: None,
+}
+
+
+def read_wishes(pod: Json, cards_per_claim: Sequence[int]) -> Wishes | Refusal:
+    """The wishes of a claiming pod; `cards_per_claim` are its claims' numbers of cards."""
+    written = {key: value for key, value in podspec.annotations(pod).items() if keys.is_ours(key)}
+    for key, value in sorted(written.items()):
+        refusal = _judge(key, value)
+        if refusal:
+            return refusal
+    same_card = written.get(keys.SAME_CARD)
+    if same_card is not None and any(count != 1 for count in cards_per_claim):
+        return Refusal(
+            code=RefusalCode.CONFLICTING_KEYS,
+            message=f"{keys.SAME_CARD}={same_card!r} with a claim of {max(cards_per_claim)} cards",
+            hint="A same-card group shares one card: ask for one card in each container",
+        )
+    return Wishes(
+        card_models=_names(written, keys.CARD_MODELS),
+        exclude_card_models=_names(written, keys.EXCLUDE_CARD_MODELS),
+        card_uuids=tuple(CardId(one) for one in _list(written, keys.CARD_UUIDS)),
+        exclude_card_uuids=tuple(CardId(one) for one in _list(written, keys.EXCLUDE_CARD_UUIDS)),
+        node_policy=Policy(written[keys.NODE_POLICY]) if keys.NODE_POLICY in written else None,
+        card_policy=Policy(written[keys.CARD_POLICY]) if keys.CARD_POLICY in written else None,
+        link=LinkWish(written.get(keys.LINK, LinkWish.PREFERRED)),
+        same_card=same_card,
+        node_selector=dict((pod.get("spec") or {}).get("nodeSelector") or {}),
+        affinity=podspec.required_affinity(pod),
+        tolerations=podspec.tolerations(pod),
+    )
+
+
+def _judge(key: str, value: str) -> Refusal | None:
+    if keys.is_reserved(key):
+        return None
+    if key not in keys.USER_ANNOTATIONS:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_ANNOTATION,
+            message=f"unknown annotation {key}={value!r}",
+            hint=f"Known: {', '.join(sorted(keys.USER_ANNOTATIONS))}",
+        )
+    if key in _NOT_YET:
+        allowed = _NOT_YET[key]
+        return _not_yet(key, value) if allowed is None or value in allowed else _bad(key, value, allowed)
+    if key == keys.ISOLATION:
+        return None if value == "none" else _not_yet(key, value)
+    if key in (keys.NODE_POLICY, keys.CARD_POLICY):
+        if value not in list(Policy):
+            return _bad(key, value, tuple(Policy))
+        return _not_yet(key, value) if value == Policy.FRAGMENTATION else None
+    if key == keys.LINK:
+        return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
+    if not value.strip(" ,"):
+        return _bad(key, value, ("a name",) if key == keys.SAME_CARD else ("a comma list",))
+    return None
+
+
+def _bad(key: str, value: str, allowed: Sequence[str]) -> Refusal:
+    return Refusal(
+        code=RefusalCode.BAD_ANNOTATION,
+        message=f"annotation {key}={value!r} is not understood",
+        hint=f"Allowed: {', '.join(allowed)}",
+    )
+
+
+def _not_yet(key: str, value: str) -> Refusal:
+    return Refusal(
+        code=RefusalCode.NOT_SUPPORTED_YET,
+        message=f"annotation {key}={value!r} is known, but this version cannot honour it yet",
+        hint="Remove the annotation",
+    )
+
+
+def _list(written: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in written.get(key, "").split(",") if part.strip())
+
+
+def _names(written: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(part.lower() for part in _list(written, key))
