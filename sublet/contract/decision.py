@@ -28,9 +28,16 @@ class Decision:
     mac: str = ""
 
 
-def write(id_: DecisionId, placement: Placement | None, *, uid: PodUid | None, key: bytes) -> str:
-    """The annotation's value, signed with `key` (no MAC for an empty key)."""
+def write(
+    id_: DecisionId, placement: Placement | None, *, uid: PodUid | None, key: bytes, after: str = ""
+) -> str:
+    """The annotation's value, signed with `key` (no MAC for an empty key).
+
+    `after` is the resourceVersion that the value replaces, where it must differ from every earlier one.
+    """
     document: dict[str, Any] = {"v": VERSION, "id": id_}
+    if after:
+        document["after"] = after
     if uid:
         document["uid"] = uid
     if placement:

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Options, Placed
 from sublet.model.card import Card, Vendor
-from sublet.model.claim import ContainerKind, PodAsk
+from sublet.model.claim import Claim, ContainerKind, PodAsk
 from sublet.model.ids import CardId
-from sublet.model.placement import CardGrant, Placement
+from sublet.model.placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodResults:
-    """Annotations and labels of the pod; per container the variables, and from which annotation each
-    can be read (env mode)."""
+    """Annotations and labels of the pod; per container the variables that its processes see."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     env: Mapping[str, Mapping[str, str]]
-    env_from: Mapping[str, Mapping[str, str]]
 
 
 def pod_results(
@@ -30,17 +28,13 @@ def pod_results(
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {keys.CLAIMED_LABEL: "true"}
     env: dict[str, dict[str, str]] = {}
-    env_from: dict[str, dict[str, str]] = {}
     placed = _placed(ask, placement)
     for one in placed:
         name = one.claim.container
         uuids = ",".join(grant.card for grant in one.grants)
         annotations[keys.cards_annotation(name)] = uuids
-        env[name] = own_env(one.grants)
-        env_from[name] = {keys.ENV_CARDS: keys.cards_annotation(name)}
-        if all(cards[grant.card].vendor is Vendor.NVIDIA for grant in one.grants):
-            env[name][keys.ENV_NVIDIA_VISIBLE] = uuids
-            env_from[name][keys.ENV_NVIDIA_VISIBLE] = keys.cards_annotation(name)
+        nvidia = all(cards[grant.card].vendor is Vendor.NVIDIA for grant in one.grants)
+        env[name] = {keys.ENV_NVIDIA_VISIBLE: uuids} if nvidia else {}
     for dialect in dialects.ALL:
         theirs = [one for one in placed if one.claim.dialect == dialect.name]
         if theirs:
@@ -49,20 +43,23 @@ def pod_results(
             labels |= results.labels
             for name, variables in results.env.items():
                 env[name] |= variables
-            for name, sources in results.env_from.items():
-                env_from[name] |= sources
-    return PodResults(annotations=annotations, labels=labels, env=env, env_from=env_from)
+    return PodResults(annotations=annotations, labels=labels, env=env)
 
 
-def own_env(grants: tuple[CardGrant, ...]) -> dict[str, str]:
-    """Our own variables of one container: its cards, and its share of each in their order."""
-    return {
-        keys.ENV_CARDS: ",".join(grant.card for grant in grants),
-        keys.ENV_MEMORY_MIB: ",".join(
-            "" if grant.memory_mib is None else str(grant.memory_mib) for grant in grants
-        ),
-        keys.ENV_CORE_PERCENT: ",".join(str(grant.core_percent) for grant in grants),
-    }
+def env_sources(claim: Claim) -> dict[str, str]:
+    """Variable -> the annotation that its value is read from when the container starts. It does not
+    depend on the decision, which may still change while a pod's variables no longer can."""
+    own = (
+        {}
+        if claim.vendor == Vendor.AMD
+        else {keys.ENV_NVIDIA_VISIBLE: keys.cards_annotation(claim.container)}
+    )
+    return own | dict(dialects.BY_NAME[claim.dialect].env_sources(claim))
+
+
+def env_constants(claim: Claim, options: Options) -> Mapping[str, str]:
+    """Variables whose value the claim alone settles."""
+    return dialects.BY_NAME[claim.dialect].env_constants(claim, options)
 
 
 def _placed(ask: PodAsk, placement: Placement) -> list[Placed]:

@@ -105,11 +105,17 @@ class Gpushare:
                 CARD_MEMORY: str(units(cards[one.grants[0].card].memory_mib)),
             }
             for one in placed
+            if not one.claim.exclusive
         }
-        shared = {INDEX: INDEX, POD_MEMORY: POD_MEMORY, CARD_MEMORY: CARD_MEMORY}
-        return Results(
-            annotations=annotations, env=env, env_from={one.claim.container: shared for one in placed}
-        )
+        return Results(annotations=annotations, env=env)
+
+    def env_sources(self, claim: Claim) -> Mapping[str, str]:
+        return {} if claim.exclusive else {INDEX: INDEX, POD_MEMORY: POD_MEMORY, CARD_MEMORY: CARD_MEMORY}
+
+    def env_constants(self, claim: Claim, options: Options) -> Mapping[str, str]:
+        if claim.memory_mib is None:
+            return {}
+        return {CONTAINER_MEMORY: str(claim.memory_mib // options.gpu_mem_unit_mib)}
 
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
         counted = [card for card in cards if card.vendor is Vendor.NVIDIA]

@@ -42,8 +42,6 @@ class Results:
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Container -> variable -> value."""
-    env_from: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Container -> variable -> annotation of the same value, where there is one."""
 
 
 class Dialect(Protocol):
@@ -70,6 +68,14 @@ class Dialect(Protocol):
         self, placed: Sequence[Placed], cards: Mapping[CardId, Card], options: Options, *, at_ns: int
     ) -> Results:
         """The pod's results for its containers of this dialect; `at_ns` is Unix time in ns."""
+        ...
+
+    def env_sources(self, claim: Claim) -> Mapping[str, str]:
+        """Variable -> annotation of the same value, for nodes where the runtime reads the pod's env."""
+        ...
+
+    def env_constants(self, claim: Claim, options: Options) -> Mapping[str, str]:
+        """Variables whose value does not depend on the decision."""
         ...
 
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:

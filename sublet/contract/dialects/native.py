@@ -69,6 +69,12 @@ class Native:
     ) -> Results:
         return Results()
 
+    def env_sources(self, claim: Claim) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
+
+    def env_constants(self, claim: Claim, options: Options) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
+
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
         counted = list(cards)
         return {
