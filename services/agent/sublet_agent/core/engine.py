@@ -1,0 +1,302 @@
+"""The agent's engine: one event and the time in, effects out, in order."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from sublet.model.card import Card, Inventory
+from sublet.model.health import HealthState, Verdict
+from sublet.model.ids import CardId, NodeName, PodUid, SlotId
+from sublet.model.placement import GrantState, LedgerMeta, NodeLedger
+from sublet_agent.core import event as ev
+from sublet_agent.core.edits import Injection, Node, Runtime
+from sublet_agent.core.identity import Identity
+from sublet_agent.core.observation import Observation
+from sublet_agent.core.occupancy import occupancy
+from sublet_agent.core.preflight import problems
+from sublet_agent.core.record import Record
+from sublet_agent.core.slots import LEAST, next_count, slot_number, wanted_count, withheld_slots
+from sublet_agent.core.start import Give, Known, Refuse, Wait, decide
+
+TAKEN_S = 10.0
+"""How long an Allocate call counts as holding before checkpoint and PodResources must show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    node: NodeName
+    boot_id: str
+    epoch: str
+    shares_per_card: int = 16
+    injection: Injection = Injection.CDI
+    runtime: Runtime = Runtime.PLAIN
+    grant_wait_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    who: Identity
+    until_s: float
+    reason: str
+
+
+@dataclass(slots=True)
+class Engine:
+    """All that one agent knows of its node, and the only place that changes it.
+
+    `records` and `slot_count` come from disk; `generation` counts how often the ledger was forgotten, so
+    that an answer from before is not mistaken for one from after.
+    """
+
+    config: Config
+    records: dict[SlotId, Record] = field(default_factory=dict)
+    slot_count: int = LEAST
+    withheld: frozenset[SlotId] = frozenset()
+    cards: dict[CardId, Card] | None = None
+    nodes: dict[CardId, tuple[Node, ...]] = field(default_factory=dict)
+    driver: str = ""
+    found: tuple[str, ...] = ()
+    verdicts: dict[CardId, Verdict] = field(default_factory=dict)
+    meta: LedgerMeta | None = None
+    entry: NodeLedger | None = None
+    generation: int = 0
+    seen: Observation | None = None
+    taken: dict[SlotId, float] = field(default_factory=dict)
+    pending: dict[ev.Ask, Pending] = field(default_factory=dict)
+    registered: bool = False
+    told: Inventory | None = None
+
+    def begin(self) -> list[ev.Effect]:
+        """What must be on disk before the kubelet hears of any slot."""
+        highest = max((slot_number(slot) or 0 for slot in self.records), default=-1)
+        self.slot_count = max(LEAST, self.slot_count, highest + 1)
+        restored = [ev.Restore(slot, record.edits) for slot, record in sorted(self.records.items())]
+        return [
+            *restored,
+            ev.KeepSlotCount(self.slot_count),
+            ev.ShowSlots(self.slot_count, self.withheld),
+        ]
+
+    def handle(self, event: ev.Event, *, now: float) -> list[ev.Effect]:
+        """Take one event in and return what the shell must do, in order. `now` is monotonic seconds."""
+        match event:
+            case ev.CardsSeen():
+                return self._cards_seen(event, now)
+            case ev.VerdictSeen(verdict):
+                if verdict.node != self.config.node:
+                    return []
+                self.verdicts[verdict.card] = verdict
+                return self._slots()
+            case ev.VerdictGone(card):
+                self.verdicts.pop(card, None)
+                return self._slots()
+            case ev.LedgerSeen(entry):
+                return self._entry_seen(entry, now)
+            case ev.LedgerForgotten():
+                self._forget_ledger()
+                return [ev.ReadLedger(self.generation)]
+            case ev.MetaSeen(meta):
+                return self._meta_seen(meta, now)
+            case ev.LedgerRead(generation=generation, meta=meta, entry=entry):
+                if generation != self.generation:
+                    return []
+                return [*self._meta_seen(meta, now), *self._entry_seen(entry, now)]
+            case ev.Observed(observation):
+                return self._observed(observation)
+            case ev.SlotsTaken(slots):
+                self.taken |= dict.fromkeys(slots, now)
+                return [*self._slots(), ev.Look()]
+            case ev.StartAsked(ask, who):
+                return self._start(ask, who, until_s=now + self.config.grant_wait_s, now=now)
+            case ev.RegistrationChanged(registered):
+                self.registered = registered
+                return self._inventory()
+            case ev.BusReached():
+                self.told = None
+                return [*self._announce(self._present()), *self._inventory()]
+            case ev.Tick():
+                return self._tick(now)
+            case _:
+                assert_never(event)
+
+    def known(self) -> Known:
+        return Known(
+            meta=self.meta,
+            entry=self.entry,
+            cards=self.cards,
+            nodes=self.nodes,
+            runtime=self.config.runtime,
+            boot_id=self.config.boot_id,
+        )
+
+    @property
+    def held(self) -> frozenset[SlotId] | None:
+        """Slots that somebody holds or was just given; None while the checkpoint is not readable."""
+        if self.seen is None or self.seen.checkpoint is None:
+            return None
+        holdings = {holding.slot for holding in self.seen.checkpoint.holdings}
+        return frozenset(holdings | {one.slot for one in self.seen.listings or ()} | self.taken.keys())
+
+    # cards and slots
+
+    def _cards_seen(self, event: ev.CardsSeen, now: float) -> list[ev.Effect]:
+        before = {card.id: card for card in self._present()}
+        self.cards = {card.id: card for card in event.cards}
+        self.nodes, self.driver, self.found = dict(event.nodes), event.driver, event.problems
+        fresh = [card for card in self._present() if not _same(before.get(card.id), card)]
+        return [*self._announce(fresh), *self._slots(), *self._inventory(), *self._again(now)]
+
+    def _present(self) -> list[Card]:
+        return [card for card in (self.cards or {}).values() if card.health is not HealthState.LOST]
+
+    def _announce(self, cards: Iterable[Card]) -> list[ev.Effect]:
+        chosen = tuple(cards)
+        return [ev.Announce(chosen)] if chosen else []
+
+    def _slots(self) -> list[ev.Effect]:
+        """Recompute the slot list; a card that is withheld counts even when the driver lists it no more."""
+        bad = {card for card, verdict in self.verdicts.items() if verdict.withheld}
+        held, count = self.held, self.slot_count
+        if self.cards is not None:
+            wanted = wanted_count(
+                cards=len(self.cards.keys() | bad), shares_per_card=self.config.shares_per_card
+            )
+            count = next_count(count, wanted, held)
+        quota = len(bad) * self.config.shares_per_card
+        if held is not None:
+            withheld = withheld_slots(count, quota, held)
+        else:
+            withheld = frozenset(sorted(self.withheld - self.taken.keys())[-quota:] if quota else ())
+        if (count, withheld) == (self.slot_count, self.withheld):
+            return []
+        grown, self.slot_count, self.withheld = count != self.slot_count, count, withheld
+        kept: list[ev.Effect] = [ev.KeepSlotCount(count)] if grown else []
+        return [*kept, ev.ShowSlots(count, withheld), *self._inventory()]
+
+    def _inventory(self) -> list[ev.Effect]:
+        if self.cards is None:
+            return []
+        served = self.seen.checkpoint.served if self.seen and self.seen.checkpoint else {}
+        inventory = Inventory(
+            node=self.config.node,
+            boot_id=self.config.boot_id,
+            epoch=self.config.epoch,
+            seq=0,
+            at_ms=0,
+            cards=tuple(self.cards.values()),
+            shares_per_card=self.config.shares_per_card,
+            slots=self.slot_count,
+            registered=self.registered,
+            injection=self.config.injection,
+            driver=self.driver,
+            problems=problems(self.found, served),
+        )
+        if inventory == self.told:
+            return []
+        self.told = inventory
+        return [ev.PublishInventory(inventory)]
+
+    # the ledger
+
+    def _entry_seen(self, entry: NodeLedger, now: float) -> list[ev.Effect]:
+        if self.entry is not None and entry.revision <= self.entry.revision:
+            return []
+        self.entry = entry
+        return [*self._again(now), ev.Look()]
+
+    def _meta_seen(self, meta: LedgerMeta | None, now: float) -> list[ev.Effect]:
+        before, self.meta = self.meta, meta
+        if before is not None and (meta is None or before.epoch != meta.epoch):
+            self._forget_ledger()
+            return [ev.ReadLedger(self.generation)]
+        return self._again(now)
+
+    def _forget_ledger(self) -> None:
+        self.entry = None
+        self.generation += 1
+
+    # starts
+
+    def _start(self, ask: ev.Ask, who: Identity, *, until_s: float, now: float) -> list[ev.Effect]:
+        record = self.records.get(who.slot)
+        match decide(who, record, self.known(), now=now):
+            case Give(given):
+                self.pending.pop(ask, None)
+                self.records[who.slot] = given
+                again = record is not None and record.uid == given.uid
+                return [ev.Started(ask, given, again), ev.Look()]
+            case Refuse(reason):
+                self.pending.pop(ask, None)
+                return [ev.Refused(ask, reason)]
+            case Wait(reason):
+                first = ask not in self.pending
+                self.pending[ask] = Pending(who, until_s, reason)
+                return [ev.ReadLedger(self.generation)] if first else []
+
+    def _again(self, now: float) -> list[ev.Effect]:
+        """Decide anew what waits, oldest first."""
+        waiting = list(self.pending.items())
+        return [
+            effect
+            for ask, one in waiting
+            for effect in self._start(ask, one.who, until_s=one.until_s, now=now)
+        ]
+
+    # the node
+
+    def _observed(self, seen: Observation) -> list[ev.Effect]:
+        if seen.generation != self.generation:  # it proves nothing about entries made since
+            seen = replace(seen, revision=0)
+        self.seen = seen
+        self.taken = {slot: at for slot, at in self.taken.items() if seen.began_s < at + TAKEN_S}
+        gone = [ev.Forget(slot) for slot in self._ended(seen)]
+        for one in gone:
+            del self.records[one.slot]
+        changed = self._slots()
+        entry = self.entry.grants if self.entry else ()
+        record = occupancy(
+            seen,
+            node=self.config.node,
+            boot_id=self.config.boot_id,
+            epoch=self.config.epoch,
+            cards=self.cards or (),
+            records=self.records,
+            pods={grant.uid: grant.pod for grant in entry},
+            withheld=len(self.withheld),
+        )
+        return [*gone, *changed, *self._inventory(), ev.PublishOccupancy(record)]
+
+    def _ended(self, seen: Observation) -> list[SlotId]:
+        """Slots whose holder's pod is proved gone: every source was readable and none names it."""
+        if seen.checkpoint is None or seen.listings is None or seen.pods_with_cgroups is None:
+            return []
+        holders = {(holding.slot, holding.uid) for holding in seen.checkpoint.holdings}
+        return [
+            slot
+            for slot, record in sorted(self.records.items())
+            if record.prepared_s < seen.began_s
+            and (slot, record.uid) not in holders
+            and record.uid not in seen.pods_with_cgroups
+        ]
+
+    def _tick(self, now: float) -> list[ev.Effect]:
+        late = [(ask, one) for ask, one in self.pending.items() if one.until_s <= now]
+        for ask, _ in late:
+            del self.pending[ask]
+        effects: list[ev.Effect] = [ev.Refused(ask, one.reason) for ask, one in late]
+        if self.pending or self.entry is None:
+            effects.append(ev.ReadLedger(self.generation))
+        if self.ending:
+            effects.append(ev.Look())
+        return effects
+
+    @property
+    def ending(self) -> frozenset[PodUid]:
+        """Pods whose grants are kept until an occupancy record proves that nothing is left of them."""
+        grants = self.entry.grants if self.entry else ()
+        return frozenset(grant.uid for grant in grants if grant.state is GrantState.ENDING)
+
+
+def _same(before: Card | None, card: Card) -> bool:
+    identity = ("id", "pci", "serial", "model")
+    return before is not None and all(getattr(before, name) == getattr(card, name) for name in identity)

@@ -1,0 +1,55 @@
+"""What the shell read from the node at one moment; None stands for "could not be read"."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sublet.model.ids import CardId, PodRef, PodUid, SlotId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """The kubelet's checkpoint: this container of this pod was given this slot."""
+
+    slot: SlotId
+    uid: PodUid
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """PodResources: this container holds this slot. Plain init containers are never listed."""
+
+    slot: SlotId
+    pod: PodRef
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    holdings: tuple[Holding, ...] = ()
+    served: Mapping[str, int] = field(default_factory=dict)
+    """Resource name -> devices which a plugin serves on this node now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process that holds a card; `uid` is the pod in whose cgroup it runs, None outside of pods."""
+
+    card: CardId
+    pid: int
+    used_mib: int
+    uid: PodUid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at the node, begun at `began_s` (monotonic) after ledger `revision` had been read."""
+
+    began_s: float
+    at_ms: int
+    generation: int
+    revision: int
+    checkpoint: Checkpoint | None
+    listings: tuple[Listing, ...] | None
+    pods_with_cgroups: frozenset[PodUid] | None
+    processes: tuple[Process, ...] | None

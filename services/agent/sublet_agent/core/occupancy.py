@@ -1,0 +1,98 @@
+"""What really runs on the node, as others count it, from one observation."""
+
+from collections.abc import Iterable, Mapping
+
+from sublet.model.ids import CardId, NodeName, PodRef, PodUid, SlotId
+from sublet.model.placement import CardUse, Occupancy, Prepared, SlotUse
+from sublet_agent.core.observation import Observation, Process
+from sublet_agent.core.record import Record
+
+NOBODY = PodRef("", "")
+
+
+def occupancy(
+    seen: Observation,
+    *,
+    node: NodeName,
+    boot_id: str,
+    epoch: str,
+    cards: Iterable[CardId],
+    records: Mapping[SlotId, Record],
+    pods: Mapping[PodUid, PodRef],
+    withheld: int,
+) -> Occupancy:
+    """`pods` are names known from the ledger, for holders that PodResources does not list.
+
+    `seq` is left to the one who publishes.
+    """
+    return Occupancy(
+        node=node,
+        boot_id=boot_id,
+        epoch=epoch,
+        seq=0,
+        at_ms=seen.at_ms,
+        ledger_revision=seen.revision,
+        checkpoint_read=seen.checkpoint is not None,
+        pod_resources_read=seen.listings is not None,
+        cgroups_read=seen.pods_with_cgroups is not None,
+        processes_read=seen.processes is not None,
+        slots=tuple(_slot_uses(seen, records, pods)),
+        prepared=tuple(
+            Prepared(
+                slot=record.slot,
+                uid=record.uid,
+                container=container,
+                decision=record.decision,
+                cards=record.cards,
+            )
+            for _, record in sorted(records.items())
+            for container in sorted(record.containers)
+        ),
+        pods_with_cgroups=seen.pods_with_cgroups or frozenset(),
+        cards=tuple(_card_uses(cards, seen.processes or (), records.values())),
+        slots_withheld=withheld,
+    )
+
+
+def _slot_uses(
+    seen: Observation, records: Mapping[SlotId, Record], pods: Mapping[PodUid, PodRef]
+) -> list[SlotUse]:
+    holdings = seen.checkpoint.holdings if seen.checkpoint else ()
+    listings = seen.listings or ()
+    listed = {listing.slot: listing.pod for listing in listings}
+    names = {record.uid: record.pod for record in records.values()} | dict(pods)
+    uses = [
+        SlotUse(
+            slot=holding.slot,
+            uid=holding.uid,
+            pod=names.get(holding.uid) or listed.get(holding.slot, NOBODY),
+            container=holding.container,
+        )
+        for holding in holdings
+    ]
+    known = {(use.slot, use.container) for use in uses}
+    uses += [
+        SlotUse(slot=listing.slot, uid=None, pod=listing.pod, container=listing.container)
+        for listing in listings
+        if (listing.slot, listing.container) not in known
+    ]
+    return sorted(uses, key=lambda use: (use.slot, use.container, use.uid or ""))
+
+
+def _card_uses(
+    cards: Iterable[CardId], processes: Iterable[Process], records: Iterable[Record]
+) -> list[CardUse]:
+    given = {(record.uid, card) for record in records for card in record.cards}
+    uses = []
+    for card in cards:
+        mine = [process for process in processes if process.card == card]
+        outside = [one for one in mine if one.uid is None or (one.uid, card) not in given]
+        uses.append(
+            CardUse(
+                card=card,
+                processes=len(mine),
+                used_mib=sum(one.used_mib for one in mine),
+                outside_mib=sum(one.used_mib for one in outside),
+            )
+        )
+    return uses
