@@ -40,14 +40,14 @@ class Elector:
         name: str,
         namespace: str,
         identity: str,
-        utc_now: Callable[[], datetime],
+        unix_ms: Callable[[], int],
         times: LeaseTimes | None = None,
     ) -> None:
         self._kube = kube
         self._name = name
         self._namespace = namespace
         self._identity = identity
-        self._utc_now = utc_now
+        self._unix_ms = unix_ms
         self._times = times or LeaseTimes()
         self._seen_version = ""
         self._seen_at_s = 0.0
@@ -168,7 +168,7 @@ class Elector:
         }
 
     def _stamp(self) -> str:
-        return self._utc_now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return datetime.fromtimestamp(self._unix_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     async def _release(self) -> None:
         """Tell the others at once that we are done; if that fails they wait out the lease."""

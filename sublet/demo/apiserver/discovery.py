@@ -1,0 +1,66 @@
+"""What the server says about itself, so that kubectl finds its way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sublet.demo.apiserver.registry import KINDS
+from sublet.kube.kind import Kind
+from sublet.kube.port import Json
+
+VERSION: Mapping[str, str] = {
+    "major": "1",
+    "minor": "37",
+    "gitVersion": "v1.37.0+sublet-demo",
+    "platform": "demo",
+}
+_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+def discovered(path: str) -> Json | str | None:
+    """The answer to a discovery or health path; None for any other path."""
+    match path.strip("/").split("/"):
+        case ["version"]:
+            return dict(VERSION)
+        case ["readyz" | "healthz" | "livez"]:
+            return "ok"
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        case ["apis"]:
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups()}
+        case ["api", version]:
+            return _resources("", version)
+        case ["apis", group, version]:
+            return _resources(group, version)
+        case _:
+            return None
+
+
+def _groups() -> list[Json]:
+    named: dict[str, Json] = {}
+    for kind in KINDS:
+        if kind.group:
+            version = {"groupVersion": kind.api_version, "version": kind.version}
+            named[kind.group] = {"name": kind.group, "versions": [version], "preferredVersion": version}
+    return list(named.values())
+
+
+def _resources(group: str, version: str) -> Json | None:
+    found = [kind for kind in KINDS if (kind.group, kind.version) == (group, version)]
+    if not found:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": found[0].api_version,
+        "resources": [_resource(kind) for kind in found],
+    }
+
+
+def _resource(kind: Kind) -> dict[str, Any]:
+    return {
+        "name": kind.plural,
+        "singularName": kind.kind.lower(),
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _VERBS,
+    }
