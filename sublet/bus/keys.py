@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 _FEW: Final = 8  # below this many keys, single reads are cheaper than a consumer
 _TOMBSTONE_LIVES: Final = "1h"  # longer than any follower sleeps between two full reads
+_WRITE_ID: Final = "Nats-Msg-Id"
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 
@@ -119,17 +120,31 @@ class Keys:
     async def _write(
         self, bucket: str, key: str, value: bytes, headers: dict[str, str], *, within_s: float | None
     ) -> int:
-        """The id makes a second attempt find the first one, also one whose answer was lost."""
-        headers = headers | {"Nats-Msg-Id": uuid4().hex}
+        """The id makes a second attempt find the first one, when that was stored and its answer lost.
+
+        The server compares the revision before it looks at the id, so the first attempt can look like
+        somebody else's write.
+        """
+        write_id = uuid4().hex
+        headers = headers | {_WRITE_ID: write_id}
+        unclear = False
 
         async def write(client: Client, within_s: float) -> int:
+            nonlocal unclear
             subject = server.key_subject(bucket, _checked(key))
+            before, unclear = unclear, True
             try:
                 answer = await server.request(client, subject, value, within_s=within_s, headers=headers)
             except nats.errors.NoRespondersError:
                 await _require(client, bucket, within_s=within_s)
                 raise
-            revision: int = server.checked(answer.data, what=f"{bucket}/{key}")["seq"]
+            try:
+                revision: int = server.checked(answer.data, what=f"{bucket}/{key}")["seq"]
+            except Conflict:
+                newest = await _newest(client, bucket, key, within_s=within_s) if before else None
+                if newest is None or newest.write_id != write_id:
+                    raise
+                return newest.revision
             return revision
 
         return await self.link.run_request(f"write {bucket}/{key}", write, within_s=within_s)
@@ -199,6 +214,7 @@ def _heard(message: Msg, bucket: str) -> Heard:
         value=message.data,
         revision=message.metadata.sequence.stream,
         deleted=_is_tombstone(message.headers),
+        write_id=(message.headers or {}).get(_WRITE_ID, ""),
     )
 
 
@@ -221,7 +237,11 @@ async def _newest(client: Client, bucket: str, key: str, *, within_s: float) -> 
     if "Nats-Sequence" not in headers:
         raise Unavailable(f"{bucket}/{key}: {headers.get('Status')} {headers.get('Description')}")
     return Heard(
-        key=key, value=answer.data, revision=int(headers["Nats-Sequence"]), deleted=_is_tombstone(headers)
+        key=key,
+        value=answer.data,
+        revision=int(headers["Nats-Sequence"]),
+        deleted=_is_tombstone(headers),
+        write_id=headers.get(_WRITE_ID, ""),
     )
 
 

@@ -19,7 +19,7 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 
-from sublet.model.errors import Unavailable
+from sublet.model.errors import SubletError, Unavailable
 
 log = structlog.get_logger()
 
@@ -76,17 +76,20 @@ class Link:
     async def run(self) -> None:
         """Connect, watch, connect again; returns only by cancellation."""
         pause_s = self.timing.retry_first_s
+        failed = 0
         while True:
             client = Client()
             lost = asyncio.Event()
             try:
                 await self._connect(client, lost)
                 self._set(client)
-                pause_s = self.timing.retry_first_s
+                pause_s, failed = self.timing.retry_first_s, 0
                 await self._until_lost(client, lost)
                 log.warning("bus.connection_lost", server=self._address)
-            except (nats.errors.Error, OSError, TimeoutError, Unavailable) as error:
-                log.warning("bus.connect_failed", server=self._address, error=repr(error))
+            except (nats.errors.Error, OSError, TimeoutError, SubletError) as error:
+                say = log.debug if failed else log.warning  # once an outage, not once an attempt
+                say("bus.connect_failed", server=self._address, error=repr(error))
+                failed += 1
             finally:
                 self._set(None)
                 await self._abandon(client)
@@ -168,8 +171,11 @@ class Link:
                 async with asyncio.timeout(self.timing.probe_every_s):
                     await lost.wait()
                 return
-            async with asyncio.timeout(self.timing.probe_within_s):
-                await client.flush(timeout=3600)
+            try:
+                async with asyncio.timeout(self.timing.probe_within_s):
+                    await client.flush(timeout=3600)
+            except (nats.errors.Error, OSError, TimeoutError):
+                return
 
     def _set(self, client: Client | None) -> None:
         if client is not None:

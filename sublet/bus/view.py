@@ -25,6 +25,7 @@ class Heard:
     value: bytes
     revision: int
     deleted: bool
+    write_id: str
 
 
 class View:
