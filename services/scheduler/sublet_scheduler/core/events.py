@@ -77,7 +77,11 @@ class InventoryGone:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSeen:
+    """`age_s` is how old it is by the clocks of both machines; it counts for the first one only, since a
+    later one with another number proves that the agent lives, whatever its clock says."""
+
     beat: Heartbeat
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

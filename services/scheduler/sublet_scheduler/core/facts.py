@@ -51,7 +51,7 @@ class PodFacts:
     """A Pod object that has a UID.
 
     Claiming pods carry `ask` (or `unreadable`), `decision` (the annotation, whatever it says) and
-    `signed` (its MAC is ours and names this UID). `settled`: every container has terminated or never
+    `signed` (its MAC is ours and it names this UID). `settled`: every container has terminated or never
     started, as far as the status tells.
     """
 
@@ -77,6 +77,8 @@ class PodFacts:
     decision: Decision | None = None
     decision_text: str = ""
     signed: bool = False
+    proposed: bool = False
+    """Its MAC is ours, and it names no UID yet: a proposal of the webhook."""
     waiting: str = ""
     """The value of the annotation sublet.dev/waiting."""
     unschedulable: bool = False

@@ -1,0 +1,217 @@
+"""What the scheduler knows of nodes and cards: capacity, what is promised of it, and why a node is out.
+
+Only the engine changes it. A *booking* is what one pod holds or will hold on a node, whatever its stage;
+its key is the pod's UID, or the decision id while the pod has not been seen.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sublet.model.card import Card, Inventory
+from sublet.model.claim import ContainerKind
+from sublet.model.health import Verdict
+from sublet.model.ids import CardId, NodeName, PodRef
+from sublet.model.placement import CardGrant, Occupancy
+from sublet_scheduler.core.facts import NodeFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One container's grants within a booking; `counted` is False where an heir is counted instead."""
+
+    container: str
+    kind: ContainerKind
+    grants: tuple[CardGrant, ...]
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """What one pod takes of a node beside cards. CPU in thousandths of a core, memory in MiB."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    ref: PodRef
+    held: tuple[Held, ...]
+    same_card: tuple[str, str] | None = None
+    """(namespace, group) of a same-card group."""
+
+
+@dataclass(slots=True)
+class CardState:
+    """A card and what is promised of it. Memory in MiB, compute in percent."""
+
+    card: Card
+    open: bool = True
+    used_mib: int = 0
+    used_core: int = 0
+    shares: int = 0
+    exclusive: bool = False
+
+    @property
+    def free_mib(self) -> int:
+        return (self.card.memory_mib or 0) - self.used_mib - self.card.used_outside_mib
+
+    @property
+    def free_core(self) -> int:
+        return 100 - self.used_core
+
+    @property
+    def unused(self) -> bool:
+        return not (self.shares or self.exclusive or self.card.used_outside_mib)
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node: its object, its agent's words, its cards, and everything promised on it."""
+
+    name: NodeName
+    facts: NodeFacts | None = None
+    inventory: Inventory | None = None
+    occupancy: Occupancy | None = None
+    beat_s: float | None = None
+    """When the last heartbeat came, monotonic seconds of this process."""
+    dra: bool = False
+    verdicts: dict[CardId, Verdict] = field(default_factory=dict)
+    closed: set[CardId] = field(default_factory=set)
+    """Cards that take no new shares, as this scheduler wants the ledger to say."""
+    cards: dict[CardId, CardState] = field(default_factory=dict)
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    hosts: dict[str, HostUse] = field(default_factory=dict)
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    resources: dict[str, int] = field(default_factory=dict)
+    version: int = 0
+
+    @property
+    def shares_per_card(self) -> int:
+        return self.inventory.shares_per_card if self.inventory else 0
+
+    @property
+    def counted_cards(self) -> list[Card]:
+        """The cards in scheduling or holding a grant: what totals are made of."""
+        return [state.card for state in self.cards.values() if state.open or not state.unused]
+
+    def by_index(self) -> list[CardState]:
+        return sorted(self.cards.values(), key=lambda state: (state.card.index, state.card.id))
+
+
+class Fleet:
+    """All nodes, kept consistent: usage of cards always equals the sum of the bookings."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[NodeName, NodeState] = {}
+        self.groups: dict[tuple[str, str], dict[str, NodeName]] = {}
+        """Same-card group -> booking key -> node."""
+        self.changed: list[set[NodeName]] = []
+        """Sets that want to hear of every node whose cards changed (one a live shape)."""
+
+    def node(self, name: NodeName) -> NodeState:
+        if name not in self.nodes:
+            self.nodes[name] = NodeState(name)
+            self._touch(self.nodes[name])
+        return self.nodes[name]
+
+    def forget(self, name: NodeName) -> None:
+        """Drop a node of which nothing is known and nothing is booked any more."""
+        state = self.nodes.get(name)
+        if state and not (state.facts or state.inventory or state.bookings or state.hosts):
+            del self.nodes[name]
+            for listener in self.changed:
+                listener.add(name)
+
+    def set_inventory(self, name: NodeName, inventory: Inventory | None) -> None:
+        state = self.node(name)
+        state.inventory = inventory
+        self._recount(state)
+
+    def set_open(self, name: NodeName, card: CardId, *, open_: bool) -> None:
+        state = self.node(name)
+        if open_:
+            state.closed.discard(card)
+        else:
+            state.closed.add(card)
+        if card in state.cards and state.cards[card].open != open_:
+            state.cards[card].open = open_
+            self._touch(state)
+
+    def book(self, name: NodeName, key: str, booking: Booking) -> None:
+        state = self.node(name)
+        if key in state.bookings:
+            self.unbook(name, key)
+        state.bookings[key] = booking
+        _count(state, booking, 1)
+        if booking.same_card:
+            self.groups.setdefault(booking.same_card, {})[key] = name
+        self._touch(state)
+
+    def unbook(self, name: NodeName, key: str) -> None:
+        state = self.nodes.get(name)
+        booking = state.bookings.pop(key, None) if state else None
+        if state is None or booking is None:
+            return
+        if booking.same_card:
+            members = self.groups[booking.same_card]
+            del members[key]
+            if not members:
+                del self.groups[booking.same_card]
+        self._recount(state) if any(c.exclusive for c in state.cards.values()) else _count(state, booking, -1)
+        self._touch(state)
+
+    def host(self, name: NodeName, key: str, use: HostUse | None) -> None:
+        """Set or end what the pod under `key` takes of the node's CPU, memory and resources."""
+        state = self.node(name)
+        old = state.hosts.pop(key, None)
+        for one, sign in ((old, -1), (use, 1)):
+            if one:
+                state.cpu_milli += sign * one.cpu_milli
+                state.memory_mib += sign * one.memory_mib
+                for resource, amount in one.resources.items():
+                    state.resources[resource] = state.resources.get(resource, 0) + sign * amount
+        if use:
+            state.hosts[key] = use
+
+    def group_card(self, group: tuple[str, str]) -> tuple[NodeName, CardId] | None:
+        """Where the members of a same-card group sit, if there are any."""
+        for key, name in self.groups.get(group, {}).items():
+            for held in self.nodes[name].bookings[key].held:
+                return name, held.grants[0].card
+        return None
+
+    def _recount(self, state: NodeState) -> None:
+        cards = state.inventory.cards if state.inventory else ()
+        state.cards = {
+            card.id: CardState(card=card, open=card.id not in state.closed and card.health.accepts_shares)
+            for card in cards
+        }
+        for booking in state.bookings.values():
+            _count(state, booking, 1)
+        self._touch(state)
+
+    def _touch(self, state: NodeState) -> None:
+        state.version += 1
+        for listener in self.changed:
+            listener.add(state.name)
+
+
+def _count(state: NodeState, booking: Booking, sign: int) -> None:
+    for grant in counted_grants(booking.held):
+        card = state.cards.get(grant.card)
+        if card is None:
+            continue
+        card.shares += sign
+        card.used_mib += sign * (grant.memory_mib or 0)
+        card.used_core += sign * grant.core_percent
+        if grant.exclusive:
+            card.exclusive = sign > 0
+
+
+def counted_grants(held: Iterable[Held]) -> Iterator[CardGrant]:
+    for one in held:
+        if one.counted:
+            yield from one.grants

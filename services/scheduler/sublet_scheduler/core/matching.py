@@ -1,0 +1,105 @@
+"""Whether a node may take a pod at all: selectors, affinity, taints, CPU, memory, the node's preparation."""
+
+from collections.abc import Mapping
+
+from sublet.model.claim import PodAsk, Requirement
+from sublet.model.ids import NodeName
+from sublet.model.reasons import Reason
+from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.fleet import NodeState
+
+HELD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) -> Reason | None:
+    """The first thing against `node`, before its cards are looked at."""
+    facts = node.facts
+    if facts is None or not selects(ask, facts):
+        return Reason.NODE_SELECTOR
+    if any(
+        taint.effect in HELD_EFFECTS and not taint.tolerated_by(ask.wishes.tolerations)
+        for taint in facts.taints
+    ):
+        return Reason.TAINT
+    if facts.unschedulable or not facts.ready:
+        return Reason.UNSCHEDULABLE
+    if node.cpu_milli + ask.cpu_milli > facts.cpu_milli:
+        return Reason.INSUFFICIENT_CPU
+    if node.memory_mib + ask.memory_mib > facts.memory_mib:
+        return Reason.INSUFFICIENT_HOST_MEMORY
+    if len(node.hosts) + 1 > facts.pods:
+        return Reason.TOO_MANY_PODS
+    if not node.cards:
+        return Reason.NO_CARDS
+    return unprepared(node, now=now, fresh_s=fresh_s) or _missing_total(node, ask)
+
+
+def unprepared(node: NodeState, *, now: float, fresh_s: float) -> Reason | None:
+    """Why the node is not managed, if it is not."""
+    if node.inventory is None or node.beat_s is None or now - node.beat_s > fresh_s:
+        return Reason.AGENT_SILENT
+    if node.dra or Reason.FOREIGN_PLUGIN in node.inventory.problems:
+        return Reason.FOREIGN_PLUGIN
+    if Reason.MIG_UNSUPPORTED in node.inventory.problems:
+        return Reason.MIG_UNSUPPORTED
+    if not node.inventory.registered:
+        return Reason.NODE_NOT_PREPARED
+    return None
+
+
+def _missing_total(node: NodeState, ask: PodAsk) -> Reason | None:
+    shown = node.facts.allocatable if node.facts else {}
+    for name, amount in ask.resources.items():
+        if node.resources.get(name, 0) + amount > shown.get(name, 0):
+            return Reason.NODE_NOT_PREPARED
+    return None
+
+
+def selects(ask: PodAsk, facts: NodeFacts) -> bool:
+    """Whether node selector, required affinity and spec.nodeName let the pod on the node."""
+    if ask.node_name and ask.node_name != facts.name:
+        return False
+    if any(facts.labels.get(key) != value for key, value in ask.wishes.node_selector.items()):
+        return False
+    terms = ask.wishes.affinity
+    return not terms or any(
+        term and all(_holds(one, facts.labels, facts.name) for one in term) for term in terms
+    )
+
+
+def only_node(ask: PodAsk) -> NodeName | None:
+    """The one node that the pod names, by spec.nodeName or as DaemonSet pods do; None if it is open."""
+    if ask.node_name:
+        return ask.node_name
+    names = [
+        {one.values for one in term if one.field and one.operator == "In"} for term in ask.wishes.affinity
+    ]
+    if names and all(len(one) == 1 for one in names) and len({frozenset(one) for one in names}) == 1:
+        [values] = names[0]
+        return NodeName(values[0]) if len(values) == 1 else None
+    return None
+
+
+def _holds(one: Requirement, labels: Mapping[str, str], name: NodeName) -> bool:
+    value: str | None = name if one.field and one.key == "metadata.name" else labels.get(one.key)
+    match one.operator:
+        case "In":
+            return value is not None and value in one.values
+        case "NotIn":
+            return value is None or value not in one.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(value, one)
+        case _:
+            return False
+
+
+def _compares(value: str | None, one: Requirement) -> bool:
+    try:
+        left, right = int(value or ""), int(one.values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if one.operator == "Gt" else left < right

@@ -1,0 +1,62 @@
+"""What a managed node shows to kube-scheduler: plain extended resources that agree with our decisions."""
+
+from collections.abc import Mapping
+
+from sublet.contract import dialects, keys
+from sublet.contract.dialects.interface import Options
+from sublet_scheduler.core.effects import WriteTotals
+from sublet_scheduler.core.fleet import NodeState
+
+WRITTEN = f"{keys.PREFIX}totals"
+"""Node annotation: the names of the totals that are ours, so that we never take away another's."""
+
+
+def wanted_totals(node: NodeState, options: Options) -> Mapping[str, int]:
+    cards = node.counted_cards
+    totals: dict[str, int] = {}
+    for dialect in dialects.ALL:
+        if dialect.name in options.enabled:
+            totals |= dialect.totals(cards, shares_per_card=node.shares_per_card, options=options)
+    return totals
+
+
+def all_names(options: Options) -> frozenset[str]:
+    """Every resource name that Sublet may serve in this cluster, the slot aside."""
+    return frozenset(name for one in dialects.ALL if one.name in options.enabled for name in one.resources)
+
+
+def ours(node: NodeState) -> frozenset[str]:
+    """The totals on the node that we wrote."""
+    text = node.facts.annotations.get(WRITTEN, "") if node.facts else ""
+    return frozenset(part for part in text.split(",") if part)
+
+
+def foreign_totals(node: NodeState, options: Options) -> frozenset[str]:
+    """Served resources which the node shows though we did not write them: another plugin's."""
+    if node.facts is None:
+        return frozenset()
+    shown = {name for name, amount in node.facts.capacity.items() if amount > 0}
+    return frozenset(shown & all_names(options)) - ours(node)
+
+
+def totals_patch(node: NodeState, options: Options, *, managed: bool, leaving: bool) -> WriteTotals | None:
+    """What must be written to the Node, if anything."""
+    facts = node.facts
+    if facts is None:
+        return None
+    if managed:
+        wanted = wanted_totals(node, options)
+        stale = tuple(sorted(ours(node) - wanted.keys()))
+        label = str(len(node.cards))
+        right = all(facts.capacity.get(k) == v and facts.allocatable.get(k) == v for k, v in wanted.items())
+        if (
+            right
+            and not stale
+            and facts.labels.get(keys.CARDS_LABEL) == label
+            and ours(node) == wanted.keys()
+        ):
+            return None
+        return WriteTotals(node.name, totals=wanted, remove=stale, label=label)
+    if leaving and (ours(node) or keys.CARDS_LABEL in facts.labels):
+        return WriteTotals(node.name, totals={}, remove=tuple(sorted(ours(node))), label=None)
+    return None
