@@ -1,0 +1,40 @@
+"""Renders the Kustomize overlays; as a program it accepts today's renders as the reviewed ones."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.lab import binaries
+
+ROOT = Path(__file__).parents[2]
+KUSTOMIZE = ROOT / "deploy" / "kustomize"
+GOLDEN = Path(__file__).parent / "golden"
+OVERLAYS = sorted(path.name for path in (KUSTOMIZE / "overlays").iterdir())
+COMPONENTS = sorted(path.name for path in (KUSTOMIZE / "components").iterdir())
+
+
+def render(folder: Path) -> str:
+    """What `kubectl kustomize` makes of this folder."""
+    command = [str(binaries.binary("kubectl")), "kustomize", str(folder)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def reviewed(overlay: str) -> list[dict[str, Any]]:
+    """The objects of an overlay as they were last reviewed; needs no kubectl."""
+    return objects((GOLDEN / f"{overlay}.yaml").read_text())
+
+
+def objects(rendered: str) -> list[dict[str, Any]]:
+    return [entry for entry in yaml.safe_load_all(rendered) if entry]
+
+
+def main() -> None:
+    for overlay in OVERLAYS:
+        (GOLDEN / f"{overlay}.yaml").write_text(render(KUSTOMIZE / "overlays" / overlay))
+        print(f"accepted {overlay}")
+
+
+if __name__ == "__main__":
+    main()
