@@ -79,12 +79,12 @@ class NatsBus:
                     self._lag[name] = messages.waiting
                     while True:
                         await self._handle_next(messages, name, handler, later_s)
-            except (FeedEnded, Unavailable) as end:
-                log.debug("consumer.ended", consumer=name, stream=stream, error=str(end))
-                await asyncio.sleep(self._link.timing.retry_first_s)
             except (server.StreamMissing, server.Refused) as refusal:
                 log.warning("consumer.refused", consumer=name, stream=stream, error=str(refusal))
                 await asyncio.sleep(self._link.timing.missing_retry_s)
+            except (FeedEnded, Unavailable) as end:
+                log.debug("consumer.ended", consumer=name, stream=stream, error=str(end))
+                await asyncio.sleep(self._link.timing.retry_first_s)
 
     async def _handle_next(self, messages: Feed, name: str, handler: Handler, later_s: float) -> None:
         message = await messages.next()

@@ -109,7 +109,7 @@ class Keys:
                     change = None if message is None else view.hint(_heard(message, bucket))
                     if change is not None:
                         yield change
-        except (FeedEnded, Unavailable, server.StreamMissing, server.Refused) as end:
+        except (FeedEnded, Unavailable, server.StreamMissing) as end:
             log.debug("bucket.watch_ended", bucket=bucket, error=str(end))
             await asyncio.sleep(self.link.timing.retry_first_s)
 

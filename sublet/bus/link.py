@@ -149,7 +149,8 @@ class Link:
             lost.set()
 
         async def on_error(error: Exception) -> None:
-            log.debug("bus.client_reported", server=self._address, error=repr(error))
+            say = log.warning if "permission" in str(error).lower() else log.debug
+            say("bus.client_reported", server=self._address, error=repr(error))
 
         async with asyncio.timeout(self.timing.connect_within_s):
             await client.connect(
@@ -158,7 +159,6 @@ class Link:
                 allow_reconnect=False,
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
-                connect_timeout=2,
                 error_cb=on_error,
                 disconnected_cb=on_lost,
                 closed_cb=on_lost,

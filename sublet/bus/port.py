@@ -129,6 +129,7 @@ class Bus(Protocol):
 
         Raises:
             Unavailable: no answer in time; it may be stored all the same, so try again with the same id.
+            BadRequest: the message is larger than its stream allows.
         """
         ...
 
@@ -156,8 +157,8 @@ class Bus(Protocol):
 
         `since`: `None` only new ones, a number those after that sequence (0 all that are stored), a time
         those from then on. Survives reconnects without loss or repetition; a stream created anew is read
-        from its start. With `follow=False` it ends after what was stored, and raises `Unavailable` instead
-        of waiting for the server or the stream.
+        from its start. With `follow=False` it ends after what was stored, and raises `Unavailable` where
+        the server cannot be reached in a short time or has no such stream.
         """
         ...
 

@@ -13,11 +13,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from sublet.bus.layout import Bucket, Layout, Stream
-from sublet.model.errors import BadRequest, Conflict, NotFound, SubletError, Unavailable
+from sublet.model.errors import BadRequest, Conflict, NotFound, Unavailable
 
 _STREAM_NOT_FOUND: Final = 10059
 _STREAM_NAME_IN_USE: Final = 10058
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
+_MESSAGE_TOO_LARGE: Final = 10054
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -25,8 +26,11 @@ class StreamMissing(NotFound):
     """The stream does not exist on this server."""
 
 
-class Refused(SubletError):
-    """The server answered with an error that is none of the expected ones; `number` is the server's."""
+class Refused(Unavailable):
+    """The server will not, for a reason of its own: full, not configured so, no right to.
+
+    `number` is the server's for it.
+    """
 
     def __init__(self, message: str, *, number: int) -> None:
         super().__init__(message)
@@ -71,6 +75,8 @@ def checked(data: bytes, *, what: str) -> dict[str, Any]:
         raise Conflict(f"{what}: {text}", hint="Read again and decide anew")
     if number == _STREAM_NOT_FOUND:
         raise StreamMissing(f"{what}: {text}")
+    if number == _MESSAGE_TOO_LARGE:
+        raise BadRequest(f"{what}: {text}", hint="The limits stand in sublet.bus.layout")
     if error.get("code") == 503:
         raise Unavailable(f"{what}: {text}")
     raise Refused(f"{what}: {text} ({number})", number=number)

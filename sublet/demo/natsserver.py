@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from sublet.model.errors import NotFound, Unavailable
 
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded before any fork: a child between fork and exec must not allocate
 
 
 class NatsServer:
@@ -132,4 +133,4 @@ def nats_server_program() -> str:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

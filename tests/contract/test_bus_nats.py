@@ -8,7 +8,7 @@ import nats
 import pytest
 
 from sublet.bus.jetstream import open_bus
-from sublet.bus.layout import LAYOUT
+from sublet.bus.layout import LAYOUT, Bucket, Layout
 from sublet.bus.port import BusState, Entry, Reset, Synced, Upserted
 from sublet.contract import subjects
 from sublet.demo.natsserver import NatsServer
@@ -108,8 +108,21 @@ async def test_a_message_beyond_the_servers_limit_is_the_callers_mistake(nats_se
     async with open_bus(nats_server.url, name="test", layout=LAYOUT, timing=BRISK) as bus:
         with pytest.raises(BadRequest, match="bytes"):
             await bus.put(LEDGER, "node.n1", bytes(2 << 20), within_s=5)
+        with pytest.raises(BadRequest, match="exceeds maximum"):
+            await bus.put(LEDGER, "node.n1", bytes((1 << 20) - 1024), within_s=5)
         with pytest.raises(BadRequest, match="not a key"):
             await bus.put(LEDGER, "node n1", b"", within_s=5)
+
+
+async def test_a_full_bucket_refuses_and_keeps_what_it_holds(nats_server: NatsServer) -> None:
+    small = Bucket(name="small", max_bytes=1500, max_value_bytes=1024, why="a test")
+    async with open_bus(
+        nats_server.url, name="test", layout=Layout(streams=(), buckets=(small,)), timing=BRISK
+    ) as bus:
+        await bus.put("small", "a", bytes(900), within_s=5)
+        with pytest.raises(Unavailable, match="maximum bytes exceeded"):
+            await bus.put("small", "b", bytes(900), within_s=0.2)
+        assert await bus.get("small", "a") is not None
 
 
 async def test_a_server_that_cannot_start_says_where_to_look(tmp_path: Path) -> None:
