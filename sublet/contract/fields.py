@@ -1,6 +1,6 @@
 """Reads a document key by key; what is wrong is refused with its value and where it stood."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
@@ -49,6 +49,13 @@ class Fields:
             raise self._wrong(key, value, "text; put it in quotes")
         return default if value is None else value
 
+    def choice(self, key: str, words: Collection[str]) -> str:
+        """One of `words`; it must be there."""
+        value = self._required(key)
+        if not isinstance(value, str) or value not in words:
+            raise self._wrong(key, value, f"one of {', '.join(words)}")
+        return value
+
     def optional_text(self, key: str) -> str | None:
         return self.text(key) or None
 
@@ -72,6 +79,15 @@ class Fields:
         """As `optional_whole`, but the key must be written down, with null for unknown."""
         self._required(key)
         return self.optional_whole(key, least=least)
+
+    def number(self, key: str) -> float | None:
+        """Any number; None where it is absent or null."""
+        value = self._take(key)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(key, value, "a number")
+        return float(value)
 
     def yes(self, key: str) -> bool:
         value = self._take(key)

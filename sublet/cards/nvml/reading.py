@@ -1,0 +1,185 @@
+"""Reads one card through NVML. Every function blocks, belongs in the worker's thread and raises NVMLError."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from sublet.cards.nvml.library import optional
+from sublet.cards.port import ProcessUse
+from sublet.contract.pci import pci_address
+from sublet.model.card import Card
+from sublet.model.ids import CardId
+
+MIB = 1 << 20
+RECOVERY_ACTIONS = {
+    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "none",
+    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "gpu_reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "node_reboot",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "drain_p2p",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain_and_reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_BUS_RESET: "gpu_reset",
+    pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "node_reboot",
+}
+NVLINK_ERRORS = (
+    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A card as the driver lists it; `card` is without links, which need the others to be known."""
+
+    card: Card
+    handle: Any
+    nvlinks: frozenset[str] = frozenset()
+    """PCI addresses at the other ends of active NVLinks."""
+    on_switch: bool = False
+    """Some of them end at an NVSwitch, which joins all cards on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReading:
+    """What the driver says about a card's health; a level that it does not have is left out."""
+
+    recovery_action: str = ""
+    levels: Mapping[str, str]
+
+
+def read_card(index: int, sysfs_root: Path) -> Reading:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+    pci = _pci(optional(pynvml.nvmlDeviceGetPciInfo, handle))
+    mig = optional(pynvml.nvmlDeviceGetMigMode, handle)
+    ends = list(_link_ends(handle))
+    card = Card(
+        id=CardId(uuid),
+        index=index,
+        model=str(optional(pynvml.nvmlDeviceGetName, handle) or ""),
+        memory_mib=_memory_mib(handle),
+        numa=_numa(sysfs_root, pci),
+        pci=pci,
+        serial=optional(pynvml.nvmlDeviceGetSerial, handle),
+        minor=optional(pynvml.nvmlDeviceGetMinorNumber, handle),
+        mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+    )
+    return Reading(
+        card=card,
+        handle=handle,
+        nvlinks=frozenset(address for address, switch in ends if address and not switch),
+        on_switch=any(switch for _, switch in ends),
+    )
+
+
+def _memory_mib(handle: Any) -> int | None:
+    """What containers can have: without the part that the driver keeps, where it tells that."""
+    found = optional(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    if found is not None:
+        return int(found.total - found.reserved) // MIB or None
+    found = optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return None if found is None else int(found.total) // MIB or None
+
+
+def _pci(info: Any) -> str | None:
+    if info is None:
+        return None
+    text = info.busId
+    return pci_address(text.decode() if isinstance(text, bytes) else str(text))
+
+
+def _numa(sysfs_root: Path, pci: str | None) -> int | None:
+    if pci is None:
+        return None
+    try:
+        node = int((sysfs_root / "bus/pci/devices" / pci / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None  # the kernel writes -1 for a machine without NUMA
+
+
+def _link_ends(handle: Any) -> Iterator[tuple[str | None, bool]]:
+    """(PCI address at the other end, whether that is an NVSwitch) of each active NVLink."""
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = optional(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        if state is None:
+            return
+        if state == pynvml.NVML_FEATURE_ENABLED:
+            kind = optional(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            address = _pci(optional(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link))
+            yield address, kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+
+
+def read_ancestors(handle: Any, others: Mapping[CardId, Any]) -> dict[CardId, int]:
+    """How near each other card is: 0 the same board, up to 50 another socket."""
+    levels = {
+        other: optional(pynvml.nvmlDeviceGetTopologyCommonAncestor, handle, end)
+        for other, end in others.items()
+    }
+    return {other: int(level) for other, level in levels.items() if level is not None}
+
+
+def read_processes(handle: Any) -> tuple[ProcessUse, ...] | None:
+    """Who holds the card; None where the driver has no list at all."""
+    lists = [
+        optional(call, handle)
+        for call in (
+            pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+            pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+            pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+        )
+    ]
+    if all(one is None for one in lists):
+        return None
+    used: dict[int, int] = {}
+    for process in (process for one in lists for process in one or ()):
+        used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) // MIB)
+    return tuple(ProcessUse(pid=pid, used_mib=used_mib) for pid, used_mib in sorted(used.items()))
+
+
+def read_health(handle: Any) -> HealthReading:
+    optional(pynvml.nvmlDeviceGetMemoryInfo, handle)  # proves that the card answers
+    values = _fields(handle, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, *NVLINK_ERRORS)
+    levels: dict[str, str] = {}
+    ecc = optional(
+        pynvml.nvmlDeviceGetTotalEccErrors,
+        handle,
+        pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+        pynvml.NVML_VOLATILE_ECC,
+    )
+    if ecc is not None:
+        levels["ecc_uncorrectable"] = str(ecc)
+    rows = optional(pynvml.nvmlDeviceGetRemappedRows, handle)
+    if rows is not None:
+        levels |= {"remap_pending": _yes(rows[2]), "remap_failed": _yes(rows[3])}
+    pages = optional(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+    if pages is not None:
+        levels["retired_pending"] = _yes(pages)
+    clocks = optional(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    if clocks is not None:
+        levels["thermal_slowdown"] = _yes(clocks & pynvml.nvmlClocksEventReasonHwThermalSlowdown)
+        levels["power_brake"] = _yes(clocks & pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown)
+    errors = [values[field] for field in NVLINK_ERRORS if field in values]
+    if errors:
+        levels["nvlink_errors"] = str(sum(errors))
+    action = values.get(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    return HealthReading(
+        recovery_action="" if action is None else RECOVERY_ACTIONS.get(action, ""), levels=levels
+    )
+
+
+def _yes(value: int) -> str:
+    return "true" if value else "false"
+
+
+def _fields(handle: Any, *wanted: int) -> dict[int, int]:
+    """The field values that this card has; a card without the call has none."""
+    found = optional(pynvml.nvmlDeviceGetFieldValues, handle, list(wanted)) or ()
+    wide = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
+    return {
+        one.fieldId: int(one.value.ullVal if one.valueType in wide else one.value.uiVal)
+        for one in found
+        if one.nvmlReturn == pynvml.NVML_SUCCESS
+    }

@@ -1,0 +1,164 @@
+"""A file of JSON lines that stands in for a driver's health reports, in the words of `sublet health replay`.
+
+Lines are taken as they are appended; what was in the file before the start is over, as it is for a driver's
+events. Of the replay's lines only those a card source could see are taken.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from sublet.cards.port import Observation
+from sublet.contract.fields import Fields
+from sublet.contract.pci import pci_address
+from sublet.model.errors import BadRequest
+from sublet.model.health import SignalKind
+from sublet.model.ids import CardId, NodeName
+
+FLAGS = (
+    "remap_pending",
+    "remap_failed",
+    "retired_pending",
+    "thermal_slowdown",
+    "power_brake",
+    "pcie_degraded",
+    "inforom_corrupt",
+)
+COUNTS = ("ecc_uncorrectable", "nvlink_errors", "leftover_memory_mib")
+RECOVERY_ACTIONS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
+PROBE_RESULTS = ("ok", "lost", "error", "hang")
+
+log = structlog.get_logger()
+
+
+def read_signal(line: str, node: NodeName) -> Observation | None:
+    """One line; None where it is about another node.
+
+    Raises:
+        BadRequest: not such a line; the message says what is wrong.
+    """
+    try:
+        document = json.loads(line)
+    except ValueError:
+        raise BadRequest(f"{line!r} is not JSON") from None
+    fields = Fields(document, "")
+    kind = SignalKind(fields.choice("kind", tuple(READERS)))
+    fields.number("t")
+    about = fields.text("node", node)
+    observation = READERS[kind](fields)
+    fields.finish()
+    return observation if about == node else None
+
+
+def _card(fields: Fields) -> CardId:
+    return CardId(fields.name("card"))
+
+
+def _seen(fields: Fields) -> Observation:
+    pci = fields.text("pci")
+    return Observation(
+        card=_card(fields),
+        kind=SignalKind.CARD,
+        serial=fields.text("serial"),
+        pci=pci_address(pci) or pci,
+        model=fields.text("model"),
+        boot_id=fields.text("bootId"),
+        driver=fields.text("driver"),
+    )
+
+
+def _numbered(kind: SignalKind) -> Callable[[Fields], Observation]:
+    def read(fields: Fields) -> Observation:
+        number = fields.optional_whole("code")
+        if number is None:
+            raise BadRequest("code is missing")
+        return Observation(
+            card=_card(fields),
+            kind=kind,
+            code=number,
+            source=fields.text("source", "file"),
+            gi=fields.optional_whole("gi"),
+            ci=fields.optional_whole("ci"),
+        )
+
+    return read
+
+
+def _recovery_action(fields: Fields) -> Observation:
+    value = fields.choice("value", RECOVERY_ACTIONS)
+    return Observation(card=_card(fields), kind=SignalKind.RECOVERY_ACTION, value=value)
+
+
+def _level(fields: Fields) -> Observation:
+    name = fields.choice("name", FLAGS + COUNTS)
+    value = ("true" if fields.yes("value") else "false") if name in FLAGS else str(fields.whole("value", 0))
+    return Observation(card=_card(fields), kind=SignalKind.LEVEL, name=name, value=value)
+
+
+def _probe(fields: Fields) -> Observation:
+    value = fields.choice("result", PROBE_RESULTS)
+    return Observation(card=_card(fields), kind=SignalKind.PROBE, value=value)
+
+
+def _reset(fields: Fields) -> Observation:
+    return Observation(card=_card(fields), kind=SignalKind.RESET)
+
+
+def _boot(fields: Fields) -> Observation:
+    return Observation(card=None, kind=SignalKind.BOOT, boot_id=fields.name("bootId"))
+
+
+def _kernel_line(fields: Fields) -> Observation:
+    return Observation(card=None, kind=SignalKind.KMSG, source="kmsg", raw=fields.name("text"))
+
+
+READERS: Mapping[SignalKind, Callable[[Fields], Observation]] = {
+    SignalKind.CARD: _seen,
+    SignalKind.XID: _numbered(SignalKind.XID),
+    SignalKind.SXID: _numbered(SignalKind.SXID),
+    SignalKind.RECOVERY_ACTION: _recovery_action,
+    SignalKind.LEVEL: _level,
+    SignalKind.PROBE: _probe,
+    SignalKind.RESET: _reset,
+    SignalKind.BOOT: _boot,
+    SignalKind.KMSG: _kernel_line,
+}
+
+
+class SignalFile:
+    """Reads what was appended since the last time; blocks for as long as the disk does."""
+
+    def __init__(self, path: Path, node: NodeName) -> None:
+        self._path = path
+        self._node = node
+        self._inode, self._offset = self._end()
+
+    def _end(self) -> tuple[int, int]:
+        try:
+            state = self._path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return state.st_ino, state.st_size
+
+    def news(self) -> list[Observation]:
+        """Whole new lines only; a file that became shorter or was replaced is read from its start."""
+        inode, size = self._end()
+        if inode != self._inode or size < self._offset:
+            self._inode, self._offset = inode, 0
+        if size == self._offset:
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read(size - self._offset).rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        found = (self._read(line) for line in whole.decode(errors="replace").splitlines() if line.strip())
+        return [one for one in found if one is not None]
+
+    def _read(self, line: str) -> Observation | None:
+        try:
+            return read_signal(line, self._node)
+        except BadRequest as error:
+            log.warning("signal_file.line_refused", path=str(self._path), line=line[:200], reason=str(error))
+            return None

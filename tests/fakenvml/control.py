@@ -1,0 +1,89 @@
+"""Steers the stand-in: what it says about cards, and what goes wrong."""
+
+import ctypes
+import itertools
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+XID = 8
+MIG_CHANGE = 0x100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeCard:
+    """One card as the driver shows it; -1 means that the card does not support the call."""
+
+    uuid: str
+    name: str = "NVIDIA A100-SXM4-80GB"
+    serial: str = ""
+    pci: str = ""
+    minor: int = -1
+    memory_mib: int = 81920
+    reserved_mib: int = 0
+    mig: int = -1
+    group: int = -1
+    """Cards of one group hang on one PCIe switch."""
+    links: tuple[str, ...] = ()
+    """One entry an NVLink: the PCI address at its other end, or `down`."""
+    switched: bool = False
+    """Whether the links end at an NVSwitch."""
+    processes: tuple[tuple[int, int], ...] = ()
+    """(pid, MiB)"""
+    recovery: int = -1
+    ecc: int = -1
+    remap_pending: bool = False
+    remap_failed: bool = False
+    retired_pending: bool = False
+    clocks: int = 0
+    error: int = 0
+    """What every call about the card answers."""
+    hang: bool = False
+
+    def line(self) -> str:
+        return "\t".join(["card", self.uuid, *(f"{f.name}={self._text(f.name)}" for f in fields(self)[1:])])
+
+    def _text(self, name: str) -> str:
+        value = getattr(self, name)
+        if name == "processes":
+            return ",".join(f"{pid}:{mib}" for pid, mib in value)
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(int(value)) if isinstance(value, int) else str(value)
+
+
+class FakeNvml:
+    """The state and event files beside one library, which takes changes up at its next call."""
+
+    def __init__(self, library: Path) -> None:
+        self.library = library
+        self.cards: tuple[FakeCard, ...] = ()
+        self.driver = "550.90.07"
+        self.settings: dict[str, str] = {}
+        self._numbers = itertools.count()
+        self._write()
+
+    def show(self, *cards: FakeCard) -> None:
+        self.cards = cards
+        self._write()
+
+    def change(self, uuid: str, **values: object) -> None:
+        self.show(*(replace(c, **values) if c.uuid == uuid else c for c in self.cards))  # type: ignore[arg-type]  # names are FakeCard's
+
+    def set(self, **settings: int | str) -> None:
+        """Replaces all: `init_error`, `wait_error`, `set_error` are codes, `hang` is a symbol."""
+        self.settings = {key: str(value) for key, value in settings.items()}
+        self._write()
+
+    def event(self, uuid: str, kind: int, data: int, *gi_ci: int) -> None:
+        with (self.library.parent / "events").open("a") as file:
+            file.write(" ".join(map(str, (uuid, kind, data, *gi_ci))) + "\n")
+
+    def calls(self, name: str) -> int:
+        """How often `waits` or `sets` (of event sets) were asked for in this process."""
+        return int(getattr(ctypes.CDLL(str(self.library)), f"fake_{name}")())
+
+    def _write(self) -> None:
+        lines = [f"driver\t{self.driver}", *(f"set\t{key}\t{value}" for key, value in self.settings.items())]
+        fresh = self.library.parent / f"state.{next(self._numbers)}"
+        fresh.write_text("\n".join([*lines, *(card.line() for card in self.cards)]) + "\n")
+        fresh.replace(self.library.parent / "state")
