@@ -80,10 +80,11 @@ class VendorEdits:
 def vendor_edits(specs: Iterable[Mapping[str, object]], nodes: Iterable[Node]) -> VendorEdits | None:
     """Compose what `specs` say about the devices that consist of `nodes`; None where they say nothing.
 
-    A device is taken when it has a node of its own that is ours, never because of its name; nodes which
-    several devices share, such as a control node, identify none.
+    A device is taken when it has a node of its own that is ours, never because of its name. Only a node that
+    ends in its minor number says which card it is; control nodes serve all of them.
     """
-    wanted = {node.host_path for node in nodes} | {node.container_path for node in nodes}
+    own = [node for node in nodes if node.container_path[-1:].isdigit()]
+    wanted = {node.host_path for node in own} | {node.container_path for node in own}
     version, edits = CDI_VERSION, dict[str, list[object]]()
     for spec in specs:
         devices = _objects(spec.get("devices"))

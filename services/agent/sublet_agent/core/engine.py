@@ -1,13 +1,12 @@
 """The agent's engine: one event and the time in, effects out, in order."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from sublet.model.card import Card, Inventory
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName, PodUid, SlotId
-from sublet.model.placement import GrantState, LedgerMeta, NodeLedger
+from sublet.model.placement import CardUse, GrantState, LedgerMeta, NodeLedger
 from sublet_agent.core import event as ev
 from sublet_agent.core.edits import Injection, Node, Runtime
 from sublet_agent.core.identity import Identity
@@ -65,6 +64,8 @@ class Engine:
     pending: dict[ev.Ask, Pending] = field(default_factory=dict)
     registered: bool = False
     told: Inventory | None = None
+    uses: tuple[CardUse, ...] = ()
+    """Who holds the cards, as last observed."""
 
     def begin(self) -> list[ev.Effect]:
         """What must be on disk before the kubelet hears of any slot."""
@@ -112,8 +113,9 @@ class Engine:
                 self.registered = registered
                 return self._inventory()
             case ev.BusReached():
-                self.told = None
-                return [*self._announce(self._present()), *self._inventory()]
+                cards = (self.cards or {}).values()
+                present = tuple(card for card in cards if card.health is not HealthState.LOST)
+                return [ev.Announce(present)]
             case ev.Tick():
                 return self._tick(now)
             case _:
@@ -140,18 +142,9 @@ class Engine:
     # cards and slots
 
     def _cards_seen(self, event: ev.CardsSeen, now: float) -> list[ev.Effect]:
-        before = {card.id: card for card in self._present()}
         self.cards = {card.id: card for card in event.cards}
         self.nodes, self.driver, self.found = dict(event.nodes), event.driver, event.problems
-        fresh = [card for card in self._present() if not _same(before.get(card.id), card)]
-        return [*self._announce(fresh), *self._slots(), *self._inventory(), *self._again(now)]
-
-    def _present(self) -> list[Card]:
-        return [card for card in (self.cards or {}).values() if card.health is not HealthState.LOST]
-
-    def _announce(self, cards: Iterable[Card]) -> list[ev.Effect]:
-        chosen = tuple(cards)
-        return [ev.Announce(chosen)] if chosen else []
+        return [*self._slots(), *self._inventory(), *self._again(now)]
 
     def _slots(self) -> list[ev.Effect]:
         """Recompute the slot list; a card that is withheld counts even when the driver lists it no more."""
@@ -264,6 +257,7 @@ class Engine:
             pods={grant.uid: grant.pod for grant in entry},
             withheld=len(self.withheld),
         )
+        self.uses = record.cards
         return [*gone, *changed, *self._inventory(), ev.PublishOccupancy(record)]
 
     def _ended(self, seen: Observation) -> list[SlotId]:
@@ -295,8 +289,3 @@ class Engine:
         """Pods whose grants are kept until an occupancy record proves that nothing is left of them."""
         grants = self.entry.grants if self.entry else ()
         return frozenset(grant.uid for grant in grants if grant.state is GrantState.ENDING)
-
-
-def _same(before: Card | None, card: Card) -> bool:
-    identity = ("id", "pci", "serial", "model")
-    return before is not None and all(getattr(before, name) == getattr(card, name) for name in identity)

@@ -187,7 +187,7 @@ class PublishOccupancy:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Send a `card` signal with the identity of each of these cards, and the node's boot."""
+    """Signal the node's boot and who these cards are; the card source itself says so of new ones only."""
 
     cards: tuple[Card, ...]
 

@@ -43,7 +43,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One look at the node, begun at `began_s` (monotonic) after ledger `revision` had been read."""
+    """One look at the node, begun at `began_s` (monotonic) after ledger `revision` had been read.
+
+    `processes_read` says that the processes of every card were readable; those of others stand there anyway.
+    """
 
     began_s: float
     at_ms: int
@@ -52,4 +55,5 @@ class Observation:
     checkpoint: Checkpoint | None
     listings: tuple[Listing, ...] | None
     pods_with_cgroups: frozenset[PodUid] | None
-    processes: tuple[Process, ...] | None
+    processes: tuple[Process, ...] = ()
+    processes_read: bool = False

@@ -35,7 +35,7 @@ def occupancy(
         checkpoint_read=seen.checkpoint is not None,
         pod_resources_read=seen.listings is not None,
         cgroups_read=seen.pods_with_cgroups is not None,
-        processes_read=seen.processes is not None,
+        processes_read=seen.processes_read,
         slots=tuple(_slot_uses(seen, records, pods)),
         prepared=tuple(
             Prepared(
@@ -49,7 +49,7 @@ def occupancy(
             for container in sorted(record.containers)
         ),
         pods_with_cgroups=seen.pods_with_cgroups or frozenset(),
-        cards=tuple(_card_uses(cards, seen.processes or (), records.values())),
+        cards=tuple(_card_uses(cards, seen.processes, records.values())),
         slots_withheld=withheld,
     )
 

@@ -1,0 +1,1 @@
+"""The agent's hands: kubelet sockets, files, the bus. It decides nothing."""

@@ -1,0 +1,67 @@
+"""The agent's settings, each from ``SUBLET_<NAME>``; the reason of a default stands beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from sublet.model.errors import BadRequest
+from sublet.runtime.settings import read_settings
+from sublet_agent.core.edits import Injection, Runtime
+
+
+class Source(StrEnum):
+    NVML = "nvml"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    node: str
+    nats_url: str = "nats://nats.sublet-system:4222"
+    probe_host: str = "0.0.0.0"  # noqa: S104  # the kubelet probes the pod's address
+    probe_port: int = 8080
+    log_level: str = "info"
+    cards: Source = Source.NVML
+    inventory: str = ""
+    """Path of the inventory, for `cards` = file."""
+    signals: str = ""
+    """Path of the signal file, for `cards` = file; none = no signals."""
+    kubelet_dir: str = "/var/lib/kubelet"
+    cdi_dir: str = "/var/run/cdi"
+    vendor_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+    """Where a vendor's own CDI specs lie, whose libraries and hooks are added for the same device nodes."""
+    state_dir: str = "/var/lib/sublet"
+    cgroup_root: str = "/sys/fs/cgroup"
+    boot_id_file: str = "/proc/sys/kernel/random/boot_id"
+    shares_per_card: int = 16
+    injection: Injection = Injection.CDI
+    runtime: Runtime = Runtime.PLAIN
+    grant_wait_s: float = 20.0
+    """Longest wait for the ledger's grant; the kubelet gives PreStartContainer 30 s."""
+    heartbeat_s: float = 5.0
+    poll_s: float = 10.0
+    nvml_call_limit_s: float = 2.0
+    nvml_library: str = ""
+    driver_root: str = "/"
+    dev_root: str = "/"
+    list_debounce_s: float = 0.2
+    """Every list makes the kubelet write its checkpoint, so changes in quick succession become one."""
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """Raises BadRequest for an unknown name, a value of another type, or one out of range."""
+        settings = read_settings(cls, env)
+        if not 1 <= settings.shares_per_card <= 1_000:
+            raise BadRequest(
+                f"SUBLET_SHARES_PER_CARD={settings.shares_per_card} is not from 1 to 1000",
+                hint="The kubelet reads slot lists of at most 4 MiB",
+            )
+        if settings.grant_wait_s > 25:
+            raise BadRequest(
+                f"SUBLET_GRANT_WAIT_S={settings.grant_wait_s} is more than 25",
+                hint="The kubelet gives PreStartContainer 30 s in all",
+            )
+        if settings.cards is Source.FILE and not settings.inventory:
+            raise BadRequest("SUBLET_CARDS=file needs SUBLET_INVENTORY", hint="Set the path of an inventory")
+        return settings

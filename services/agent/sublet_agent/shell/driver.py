@@ -1,0 +1,99 @@
+"""Feeds the engine one event at a time, so that it needs no locks, and does what it wants, in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import structlog
+
+from sublet.model.errors import Unavailable
+from sublet_agent.core import event as ev
+from sublet_agent.core.engine import Engine
+from sublet_agent.core.identity import Identity
+
+log = structlog.get_logger()
+
+
+class Driver:
+    """`recent` is the flight recorder. `perform` must not wait for the network: what does goes to a loop
+    of its own, so that a slow bus never delays a container."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        perform: Callable[[ev.Effect], Awaitable[None]],
+        clock: Callable[[], float],
+        pulse: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._perform = perform
+        self._clock = clock
+        self._pulse = pulse
+        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue(maxsize=1_000)  # full: feeds wait
+        self._numbers = count(1)
+        self._waiting: dict[ev.Ask, asyncio.Future[str]] = {}
+        self.recent: deque[tuple[float, ev.Event, list[ev.Effect]]] = deque(maxlen=500)
+
+    async def submit(self, event: ev.Event) -> None:
+        await self._inbox.put(event)
+
+    def offer(self, event: ev.Event) -> None:
+        """Submit from where nothing may wait; a full inbox drops it, which only a hint may risk."""
+        try:
+            self._inbox.put_nowait(event)
+        except asyncio.QueueFull:
+            log.warning("event.dropped", kind=type(event).__name__)
+
+    async def ask(self, who: Identity, *, within_s: float) -> None:
+        """Return when a container of `who` may start.
+
+        Raises:
+            Unavailable: not now, with the reason; or no answer within `within_s` seconds.
+        """
+        ask = ev.Ask(next(self._numbers))
+        answer = self._waiting[ask] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(within_s):
+                await self.submit(ev.StartAsked(ask, who))
+                refusal = await answer
+        except TimeoutError:
+            raise Unavailable(f"no decision about {who.slot} within {within_s} s") from None
+        finally:
+            del self._waiting[ask]
+        if refusal:
+            raise Unavailable(refusal)
+
+    async def run(self) -> None:
+        await self._carry_out(ev.Tick(), self._engine.begin(), self._clock())
+        while True:
+            event = await self._inbox.get()
+            self._pulse()
+            now = self._clock()
+            await self._carry_out(event, self._engine.handle(event, now=now), now)
+
+    async def _carry_out(self, event: ev.Event, effects: list[ev.Effect], now: float) -> None:
+        self.recent.append((now, event, effects))
+        for effect in effects:
+            trouble = ""
+            try:
+                await self._perform(effect)
+            except OSError as error:
+                trouble = f"the agent could not write what it needs: {error}"
+                log.error("effect.failed", kind=type(effect).__name__, error=str(error))
+            match effect:
+                case ev.Started(ask):
+                    self._answer(ask, trouble)
+                case ev.Refused(ask, reason):
+                    self._answer(ask, reason)
+                case ev.KeepSlotCount() if trouble:
+                    return  # slots whose specs are not there are not shown
+                case _:
+                    pass
+
+    def _answer(self, ask: ev.Ask, refusal: str) -> None:
+        """`refusal` is empty for yes."""
+        waiting = self._waiting.get(ask)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(refusal)

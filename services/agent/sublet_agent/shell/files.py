@@ -1,0 +1,11 @@
+"""Write a file so that a reader sees the old text or the new one, never half of it."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.chmod(mode)
+    temporary.replace(path)

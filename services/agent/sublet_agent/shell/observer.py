@@ -1,0 +1,120 @@
+"""Look at the node: the kubelet's checkpoint, PodResources, cgroups, and who holds the cards."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from sublet.cards.port import CardSource, ProcessUse
+from sublet.model.errors import BadRequest, Unavailable
+from sublet.model.ids import CardId, PodUid, SlotId
+from sublet_agent.core.checkpoint import read_checkpoint
+from sublet_agent.core.identity import Identity, Unclear, identify
+from sublet_agent.core.observation import Checkpoint, Listing, Observation, Process
+from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
+from sublet_agent.shell.podresources import PodResources
+
+log = structlog.get_logger()
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+
+
+class Observer:
+    def __init__(
+        self,
+        *,
+        checkpoint: Path,
+        cgroup_root: Path,
+        pod_resources: PodResources,
+        source: CardSource,
+        clock: Callable[[], float],
+        unix_ms: Callable[[], int],
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._cgroup_root = cgroup_root
+        self._pod_resources = pod_resources
+        self._source = source
+        self._clock = clock
+        self._unix_ms = unix_ms
+        self._proc = proc
+        self._unreadable: dict[str, str] = {}
+
+    async def observe(self, *, generation: int, revision: int, cards: tuple[CardId, ...]) -> Observation:
+        """Read everything; `revision` is that of the ledger's entry as known before."""
+        began_s = self._clock()
+        async with asyncio.TaskGroup() as group:
+            checkpoint = group.create_task(self._read_checkpoint())
+            listings = group.create_task(self._read_listings())
+            cgroups = group.create_task(asyncio.to_thread(pods_with_cgroups, self._cgroup_root))
+            holders = {card: group.create_task(self._source.processes(card)) for card in cards}
+        uses = {card: task.result() for card, task in holders.items()}
+        self._note("cgroups", "" if cgroups.result() is not None else f"no kubepods in {self._cgroup_root}")
+        return Observation(
+            began_s=began_s,
+            at_ms=self._unix_ms(),
+            generation=generation,
+            revision=revision,
+            checkpoint=checkpoint.result(),
+            listings=listings.result(),
+            pods_with_cgroups=cgroups.result(),
+            processes=await asyncio.to_thread(self._processes, uses),
+            processes_read=all(use is not None for use in uses.values()),
+        )
+
+    async def identify(self, slot: SlotId) -> Identity | Unclear:
+        """Whose slot it is, by the checkpoint and PodResources as they are now."""
+        checkpoint = await self._read_checkpoint()
+        if checkpoint is None:
+            return Unclear("the kubelet's device checkpoint is not readable")
+        return identify(slot, checkpoint.holdings, await self._read_listings())
+
+    def checkpoint_stamp(self) -> tuple[int, int, int]:
+        """Changes whenever the kubelet writes its checkpoint."""
+        try:
+            found = self._checkpoint.stat()
+        except OSError:
+            return (0, 0, 0)
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    async def _read_checkpoint(self) -> Checkpoint | None:
+        try:
+            found = read_checkpoint(await asyncio.to_thread(self._checkpoint.read_bytes))
+        except (OSError, BadRequest) as error:
+            self._note("checkpoint", str(error))
+            return None
+        self._note("checkpoint", "")
+        return found
+
+    async def _read_listings(self) -> tuple[Listing, ...] | None:
+        try:
+            found = await self._pod_resources.listings()
+        except Unavailable as error:
+            self._note("pod_resources", str(error))
+            return None
+        self._note("pod_resources", "")
+        return found
+
+    def _processes(self, uses: dict[CardId, tuple[ProcessUse, ...] | None]) -> tuple[Process, ...]:
+        pods: dict[int, PodUid | None] = {}
+        return tuple(
+            Process(
+                card=card,
+                pid=use.pid,
+                used_mib=use.used_mib,
+                uid=pods.setdefault(use.pid, pod_of_pid(use.pid, self._proc)),
+            )
+            for card, found in uses.items()
+            for use in found or ()
+        )
+
+    def _note(self, what: str, why: str) -> None:
+        """Log when something becomes unreadable or readable again, not at every look."""
+        if self._unreadable.get(what, "") == why:
+            return
+        self._unreadable[what] = why
+        if why:
+            log.warning("source.became_unreadable", what=what, error=why)
+        else:
+            log.info("source.became_readable", what=what)

@@ -1,0 +1,217 @@
+"""Keep us registered with the kubelet, for ever: a fresh socket for every registration, the old stream
+ended first, and anew whenever the stream ends, our socket vanishes or the kubelet's own is re-created.
+"""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+
+from sublet.contract import keys
+from sublet.kubelet import deviceplugin_v1beta1_pb2 as pb
+from sublet.model.errors import Unavailable
+from sublet_agent.shell.device_plugin import OPTIONS, SERVICE, DevicePlugin
+
+log = structlog.get_logger()
+
+VERSION = "v1beta1"
+KUBELET_SOCKET = "kubelet.sock"
+_REGISTER = "/v1beta1.Registration/Register"
+_REGISTER_WITHIN_S = 15.0  # the kubelet dials back within the call, for up to 10 s
+_FOLLOW_WITHIN_S = 10.0
+_STOP_GRACE_S = 0.5
+_STOP_WITHIN_S = 3.0
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.2, 10.0
+_SETTLED_S = 30.0
+
+
+class Registration:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        epoch: str,
+        make_plugin: Callable[[], DevicePlugin],
+        changed: Callable[[bool], None],
+        pulse: Callable[[], None],
+        clock: Callable[[], float],
+        poll_s: float = 0.5,
+    ) -> None:
+        """`changed` hears whether the kubelet follows our list; `pulse` hears that this loop lives."""
+        self._folder = folder
+        self._epoch = epoch
+        self._make_plugin = make_plugin
+        self._changed = changed
+        self._pulse = pulse
+        self._clock = clock
+        self._poll_s = poll_s
+        self._generation = 0
+        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        await asyncio.to_thread(_remove_dead_sockets, self._folder)
+        pause_s = _PAUSE_FIRST_S
+        while not self._stopping.is_set():
+            began_s = self._clock()
+            try:
+                why = await self._one()
+                log.info("registration.ended", why=why)
+            except Unavailable as error:
+                log.warning("registration.failed", error=str(error))
+            if self._clock() - began_s > _SETTLED_S:
+                pause_s = _PAUSE_FIRST_S
+            await self._pause(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, _PAUSE_MOST_S)
+        self._stopped.set()
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        """End the stream and the server, so that the kubelet sees it before the process is gone."""
+        self._stopping.set()
+        try:
+            async with asyncio.timeout(_STOP_WITHIN_S):
+                await self._stopped.wait()
+        except TimeoutError:
+            log.warning("registration.left_open")
+
+    async def _one(self) -> str:
+        """One registration from beginning to end; returns why it ended."""
+        kubelet = await self._kubelet_socket()
+        self._generation += 1
+        path = self._folder / f"sublet-{self._epoch}-{self._generation}.sock"
+        plugin = self._make_plugin()
+        async with _serving(plugin, path) as mine:
+            await self._register(path.name)
+            try:
+                async with asyncio.timeout(_FOLLOW_WITHIN_S):
+                    await plugin.opened.wait()
+            except TimeoutError:
+                raise Unavailable("the kubelet took our registration and does not follow our list") from None
+            log.info("registration.made", socket=path.name, generation=self._generation)
+            self._changed(True)
+            try:
+                return await self._until_over(plugin, path, mine, kubelet)
+            finally:
+                self._changed(False)
+
+    async def _until_over(
+        self, plugin: DevicePlugin, path: Path, mine: tuple[int, int], kubelet: tuple[int, int]
+    ) -> str:
+        while True:
+            self._pulse()
+            if self._stopping.is_set():
+                return "stopping"
+            if plugin.ended.is_set():
+                return "the kubelet ended the stream"
+            if stamp(path) != mine:
+                return "our socket is gone"
+            if stamp(self._folder / KUBELET_SOCKET) != kubelet:
+                return "the kubelet's socket was re-created"
+            try:
+                async with asyncio.timeout(self._poll_s):
+                    await plugin.ended.wait()
+            except TimeoutError:
+                continue
+
+    async def _kubelet_socket(self) -> tuple[int, int]:
+        """Wait for the kubelet's socket; its stamp tells a re-created one from this one."""
+        waited = False
+        while (found := stamp(self._folder / KUBELET_SOCKET)) is None:
+            if not waited:
+                log.info("kubelet.awaited", folder=str(self._folder))
+                waited = True
+            await self._pause(self._poll_s)
+            if self._stopping.is_set():
+                raise Unavailable("stopping")
+        return found
+
+    async def _register(self, endpoint: str) -> None:
+        request = pb.RegisterRequest(
+            version=VERSION, endpoint=endpoint, resource_name=keys.SLOT, options=OPTIONS
+        )
+        async with grpc.aio.insecure_channel(f"unix://{self._folder / KUBELET_SOCKET}") as channel:
+            call = channel.unary_unary(
+                _REGISTER,
+                request_serializer=pb.RegisterRequest.SerializeToString,
+                response_deserializer=pb.Empty.FromString,
+            )
+            try:
+                await call(request, timeout=_REGISTER_WITHIN_S)
+            except grpc.aio.AioRpcError as error:
+                raise Unavailable(f"Register: {error.code().name}: {error.details()}") from error
+
+    async def _pause(self, seconds: float) -> None:
+        self._pulse()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Inode and change time; an inode alone may be given out again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_ctime_ns)
+
+
+@asynccontextmanager
+async def _serving(plugin: DevicePlugin, path: Path) -> AsyncIterator[tuple[int, int]]:
+    """Serve `plugin` on `path`; streams end before the server does, or it would wait for them."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((_handlers(plugin),))
+    server.add_insecure_port(f"unix://{path}")
+    await server.start()
+    try:
+        mine = stamp(path)
+        if mine is None:
+            raise Unavailable(f"our socket {path.name} vanished at once")
+        yield mine
+    finally:
+        plugin.end_streams()
+        await server.stop(_STOP_GRACE_S)
+
+
+def _handlers(plugin: DevicePlugin) -> grpc.GenericRpcHandler:
+    return grpc.method_handlers_generic_handler(
+        SERVICE,
+        {
+            "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
+                plugin.options, pb.Empty.FromString, pb.DevicePluginOptions.SerializeToString
+            ),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                plugin.list_and_watch, pb.Empty.FromString, pb.ListAndWatchResponse.SerializeToString
+            ),
+            "Allocate": grpc.unary_unary_rpc_method_handler(
+                plugin.allocate, pb.AllocateRequest.FromString, pb.AllocateResponse.SerializeToString
+            ),
+            "PreStartContainer": grpc.unary_unary_rpc_method_handler(
+                plugin.pre_start_container,
+                pb.PreStartContainerRequest.FromString,
+                pb.PreStartContainerResponse.SerializeToString,
+            ),
+        },
+    )
+
+
+def _remove_dead_sockets(folder: Path) -> None:
+    """Sockets of agents that were killed; one that still answers belongs to an agent that lives."""
+    for path in folder.glob("sublet-*.sock"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0.2)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue

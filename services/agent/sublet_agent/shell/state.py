@@ -1,0 +1,60 @@
+"""What the agent keeps on disk: how many slots there are, and what it prepared for each."""
+
+import json
+from pathlib import Path
+
+import structlog
+
+from sublet.model.errors import BadRequest
+from sublet.model.ids import SlotId
+from sublet_agent.core.record import Record, record_in, record_out
+from sublet_agent.core.slots import MOST
+from sublet_agent.shell.files import write_atomically
+
+log = structlog.get_logger()
+
+VERSION = 1
+
+
+class State:
+    """Blocking; the driver calls it in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._count = folder / "slots.json"
+        self._prepared = folder / "prepared"
+        self._prepared.mkdir(parents=True, exist_ok=True)
+
+    def read_count(self) -> int:
+        """How many slots were shown last; 0 where nothing readable says so."""
+        try:
+            document = json.loads(self._count.read_text())
+            if document["version"] == VERSION and 0 <= document["count"] <= MOST:
+                return int(document["count"])
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("slots.unreadable", path=str(self._count), error=repr(error))
+        return 0
+
+    def write_count(self, count: int) -> None:
+        write_atomically(self._count, json.dumps({"version": VERSION, "count": count}) + "\n")
+
+    def read_records(self) -> dict[SlotId, Record]:
+        found: dict[SlotId, Record] = {}
+        for path in sorted(self._prepared.glob("slot-*.json")):
+            try:
+                record = record_in(path.read_text())
+            except (OSError, BadRequest) as error:
+                log.warning("record.unreadable", path=str(path), error=str(error))
+                continue
+            found[record.slot] = record
+        return found
+
+    def write_record(self, record: Record) -> None:
+        write_atomically(self._path(record.slot), record_out(record), mode=0o600)
+
+    def drop_record(self, slot: SlotId) -> None:
+        self._path(slot).unlink(missing_ok=True)
+
+    def _path(self, slot: SlotId) -> Path:
+        return self._prepared / f"{slot}.json"
