@@ -175,11 +175,12 @@ def test_webhook_and_policies_exclude_the_same_namespaces(overlay: str) -> None:
         for selector in (
             *(hook["namespaceSelector"] for hook in webhooks(overlay)),
             policy(overlay, "sublet-excluded-namespaces")["spec"]["matchConstraints"]["namespaceSelector"],
+            policy(overlay, "sublet-claims")["spec"]["matchConstraints"]["namespaceSelector"],
         )
         for expression in selector["matchExpressions"]
         if expression["key"] == "kubernetes.io/metadata.name"
     ]
-    assert len(excluded) == 4
+    assert len(excluded) == 5
     assert all(values == excluded[0] for values in excluded)
     assert {"kube-system", "sublet-system", "sublet-node"} <= set(excluded[0])
 
