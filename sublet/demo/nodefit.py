@@ -1,4 +1,4 @@
-"""Whether a pod fits a node as kube-scheduler's filters see it: labels, taints, what is left of each resource.
+"""Whether a pod fits a node, as kube-scheduler filters: labels, taints, what is left of each resource.
 
 Pod affinity, volumes, ports and topology spread are not looked at.
 """

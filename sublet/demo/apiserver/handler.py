@@ -20,14 +20,14 @@ _WATCH_S = 1800
 
 
 class Handler:
-    """One for the whole server; aiohttp calls it for every request."""
+    """One for the whole server."""
 
     def __init__(self, registry: Registry, faults: Faults, *, bookmark_every_s: float) -> None:
         self._registry = registry
         self._faults = faults
         self._bookmark_every_s = bookmark_every_s
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         fault = self._faults.next(request.method, request.path)
         match fault:
             case Answer():

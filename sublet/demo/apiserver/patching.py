@@ -2,7 +2,8 @@
 
 Strategic merge knows the lists that merge by key in the kinds served here; all others are replaced whole, as
 in the API server (tolerations and taints among them). Apply is the strategic merge without owners: it neither
-removes what a manager no longer sends nor sees conflicts between managers.
+removes what a manager no longer sends nor sees conflicts between managers. A JSON patch that replaces what is
+not there is refused, where the API server adds it.
 """
 
 from collections.abc import Mapping, Sequence

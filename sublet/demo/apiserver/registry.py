@@ -38,12 +38,14 @@ _WITH_STATUS = {
     kinds.SERVICES,
     kinds.POD_DISRUPTION_BUDGETS,
 }
+_WITH_GENERATION = _WITH_STATUS - {NODES, NAMESPACES, kinds.SERVICES}
 _KEEP_SENT_STATUS = {NODES, kinds.POD_DISRUPTION_BUDGETS}
 _SYSTEM_META = (
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
+    "generation",
     "name",
     "namespace",
 )
@@ -130,16 +132,23 @@ class Registry:
         meta = obj["metadata"]
         if dry_run:
             return obj
-        if grace_s or meta.get("finalizers"):
-            before_s = meta.get("deletionGracePeriodSeconds")
-            if before_s is not None and before_s <= grace_s:
-                return obj
-            ends = {
-                "deletionTimestamp": self.now(later_s=grace_s),
-                "deletionGracePeriodSeconds": grace_s,
-            }
-            return self.store.replace(key, {**obj, "metadata": {**meta, **ends}})
-        return self._removed(key)
+        waits = grace_s > 0 or bool(meta.get("finalizers"))
+        if waits or key.kind == PODS:  # a pod is marked even when it goes at once
+            obj = self._marked(key, obj, grace_s)
+        return obj if waits else self._removed(key)
+
+    def _marked(self, key: Key, obj: Json, grace_s: int) -> Json:
+        """Say that the object is ending; a later word can only shorten its time."""
+        meta = obj["metadata"]
+        before_s = meta.get("deletionGracePeriodSeconds")
+        if before_s is not None and before_s <= grace_s:
+            return obj
+        ends = {
+            "deletionTimestamp": self.now(later_s=grace_s),
+            "deletionGracePeriodSeconds": grace_s,
+            **({"generation": meta["generation"] + 1} if "generation" in meta else {}),
+        }
+        return self.store.replace(key, {**obj, "metadata": {**meta, **ends}})
 
     def now(self, *, later_s: int = 0) -> str:
         moment = datetime.fromtimestamp(self.unix_ms() // 1000 + later_s, UTC)
@@ -164,8 +173,11 @@ class Registry:
                 name,
                 [f'metadata.name: Invalid value: "{name}": a lowercase RFC 1123 subdomain is needed'],
             )
-        for field_name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-            meta.pop(field_name, None)
+        for field_name in _SYSTEM_META:
+            if field_name not in ("name", "namespace"):
+                meta.pop(field_name, None)
+        if kind in _WITH_GENERATION:
+            meta["generation"] = 1
         obj = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         if kind in _WITH_STATUS - _KEEP_SENT_STATUS:
             obj["status"] = {}
@@ -202,7 +214,10 @@ class Registry:
             return new
         if subresource == "status":
             return {**old, "metadata": meta, "status": new.get("status", {})}
-        return _default(key.kind)({**new, "status": old.get("status", {})})
+        new = _default(key.kind)({**new, "status": old.get("status", {})})
+        if "generation" in meta and new.get("spec") != old.get("spec"):
+            meta["generation"] += 1
+        return new
 
     def _written(self, key: Key, new: Json) -> Json:
         meta = new["metadata"]

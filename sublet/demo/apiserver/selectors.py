@@ -12,6 +12,7 @@ Predicate: TypeAlias = Callable[[Json], bool]
 
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)$")
 _EQUAL = re.compile(r"^(?P<key>[^=!\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>\S*)$")
+_VALUE = re.compile(r"[\w.-]*")
 _FIELDS = {"metadata.name", "metadata.namespace"}
 _OWN_FIELDS: Mapping[Kind, frozenset[str]] = {
     PODS: frozenset(
@@ -75,7 +76,7 @@ def _label_test(part: str) -> Callable[[Mapping[str, str]], bool]:
     if found := _SET.match(part):
         key, values = found["key"], [value.strip() for value in found["values"].split(",")]
         operator = "In" if found["op"] == "in" else "NotIn"
-    elif found := _EQUAL.match(part):
+    elif (found := _EQUAL.match(part)) and _VALUE.fullmatch(found["value"]):
         key, values = found["key"], [found["value"]]
         operator = "NotIn" if found["op"] == "!=" else "In"
     elif re.fullmatch(r"!?[A-Za-z0-9][\w./-]*", part):

@@ -91,8 +91,9 @@ async def serve_api(
             await registry.create(
                 NAMESPACES, "", {"metadata": {"name": name}}, dry_run=False, user="system:admin"
             )
+        handler = Handler(registry, faults, bookmark_every_s=bookmark_every_s)
         app = web.Application(client_max_size=LARGEST_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", Handler(registry, faults, bookmark_every_s=bookmark_every_s))
+        app.router.add_route("*", "/{path:.*}", handler.handle)
         # a client that leaves must not leave its watch behind
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
