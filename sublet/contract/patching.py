@@ -38,8 +38,11 @@ def admission_patch(
     spec = pod.get("spec") or {}
     if not ask.node_name and keys.GATE not in podspec.gates(pod):
         patch.put("/spec/schedulingGates", [*(spec.get("schedulingGates") or ()), {"name": keys.GATE}])
-    tolerations = list(spec.get("tolerations") or ())
-    patch.put("/spec/tolerations", tolerations + list(_missing_tolerations(pod, options)))
+    added = [
+        {"key": one.key, "operator": one.operator}
+        for one in podspec.missing_tolerations(pod, options.tolerate)
+    ]
+    patch.put("/spec/tolerations", [*(spec.get("tolerations") or ()), *added])
     claims = {claim.container: claim for claim in ask.claims}
     for container in podspec.containers(pod):
         if container.name in claims:
@@ -131,13 +134,6 @@ class _Patch:
         for step in path.strip("/").split("/"):
             found = found[int(step)] if isinstance(found, list | tuple) else (found or {}).get(step)
         return found
-
-
-def _missing_tolerations(pod: Json, options: Options) -> Iterable[dict[str, str]]:
-    present = podspec.tolerations(pod)
-    for key in options.tolerate:
-        if not any(one.operator == "Exists" and one.key in ("", key) for one in present):
-            yield {"key": key, "operator": "Exists"}
 
 
 def _with_slot(resources: Mapping[str, Any]) -> dict[str, Any]:

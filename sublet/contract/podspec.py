@@ -91,6 +91,16 @@ def tolerations(pod: Json) -> tuple[Toleration, ...]:
     )
 
 
+def missing_tolerations(pod: Json, taint_keys: Sequence[str]) -> tuple[Toleration, ...]:
+    """The tolerations of whole taint keys that `pod` has not got yet."""
+    present = tolerations(pod)
+    return tuple(
+        Toleration(key=key, operator="Exists")
+        for key in taint_keys
+        if not any(one.operator == "Exists" and one.key in ("", key) and not one.effect for one in present)
+    )
+
+
 def required_affinity(pod: Json) -> tuple[tuple[Requirement, ...], ...]:
     """Required node affinity as alternatives; an empty term matches nothing and is kept as such."""
     terms = required_terms(pod)

@@ -41,7 +41,7 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
             claims.append(claim)
     if not claims:
         return None
-    wishes = read_wishes(pod, [claim.cards for claim in claims])
+    wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate)
     if isinstance(wishes, Refusal):
         return wishes
     heired = _with_heirs(claims)

@@ -20,8 +20,9 @@ _NOT_YET = {
 }
 
 
-def read_wishes(pod: Json, cards_per_claim: Sequence[int]) -> Wishes | Refusal:
-    """The wishes of a claiming pod; `cards_per_claim` are its claims' numbers of cards."""
+def read_wishes(pod: Json, cards_per_claim: Sequence[int], tolerate: Sequence[str]) -> Wishes | Refusal:
+    """The wishes of a claiming pod; `cards_per_claim` are its claims' numbers of cards, `tolerate` the
+    taint keys that every claiming pod tolerates."""
     written = {key: value for key, value in podspec.annotations(pod).items() if keys.is_ours(key)}
     for key, value in sorted(written.items()):
         refusal = _judge(key, value)
@@ -45,7 +46,7 @@ def read_wishes(pod: Json, cards_per_claim: Sequence[int]) -> Wishes | Refusal:
         same_card=same_card,
         node_selector=dict((pod.get("spec") or {}).get("nodeSelector") or {}),
         affinity=podspec.required_affinity(pod),
-        tolerations=podspec.tolerations(pod),
+        tolerations=podspec.tolerations(pod) + podspec.missing_tolerations(pod, tolerate),
     )
 
 

@@ -76,7 +76,11 @@ class NodeState:
     occupancy: Occupancy | None = None
     beat_s: float | None = None
     """When the last heartbeat came, monotonic seconds of this process."""
+    beat: tuple[str, int] | None = None
+    """Its epoch and number, so that the same one never counts twice."""
     dra: bool = False
+    foreign: bool = False
+    """The node shows a served resource that another plugin wrote."""
     verdicts: dict[CardId, Verdict] = field(default_factory=dict)
     closed: set[CardId] = field(default_factory=set)
     """Cards that take no new shares, as this scheduler wants the ledger to say."""

@@ -25,7 +25,7 @@ class Ledgers:
     def take(self, entry: NodeLedger) -> bool:
         """Note an entry as it stands on the bus; False for old news."""
         known = self.seen.get(entry.node)
-        if known and known.revision >= entry.revision:
+        if known and known.revision >= entry.revision and entry.node not in self.unread:
             return False
         self.seen[entry.node] = entry
         self.unread.discard(entry.node)

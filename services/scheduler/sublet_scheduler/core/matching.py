@@ -38,7 +38,7 @@ def unprepared(node: NodeState, *, now: float, fresh_s: float) -> Reason | None:
     """Why the node is not managed, if it is not."""
     if node.inventory is None or node.beat_s is None or now - node.beat_s > fresh_s:
         return Reason.AGENT_SILENT
-    if node.dra or Reason.FOREIGN_PLUGIN in node.inventory.problems:
+    if node.dra or node.foreign or Reason.FOREIGN_PLUGIN in node.inventory.problems:
         return Reason.FOREIGN_PLUGIN
     if Reason.MIG_UNSUPPORTED in node.inventory.problems:
         return Reason.MIG_UNSUPPORTED

@@ -1,0 +1,282 @@
+"""The scheduler's engine: one event and the time in, effects out; the only place that changes the state.
+
+Decisions are made in `reviews` (a pod is created) and `lifecycle` (a pod was seen); here events are told
+apart, and what must follow any of them is done: waiting pods tried again, the ledger and the node
+totals brought to what the state says.
+"""
+
+from typing import assert_never
+
+from sublet.contract import keys
+from sublet.model.card import Inventory
+from sublet.model.health import Verdict
+from sublet.model.ids import CardId, NodeName
+from sublet.model.placement import NodeLedger
+from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.effects import (
+    AckRelease,
+    AnnounceCard,
+    Effect,
+    Report,
+    StepDown,
+    WriteLedger,
+)
+from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.lifecycle import Lifecycle
+from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.reviews import Reviews
+from sublet_scheduler.core.state import Rules, State
+from sublet_scheduler.core.totals import foreign_totals, totals_patch
+
+
+class Engine:
+    """Everything the scheduler knows. `now` is monotonic seconds; the engine reads no clock itself."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.state = State(rules)
+        self.reviews = Reviews(self.state)
+        self.lifecycle = Lifecycle(self.state)
+
+    @property
+    def rebuilt(self) -> bool:
+        """Pods and ledger agree, and every entry that had to be written carries this term."""
+        ledgers = self.state.ledgers
+        return self.state.merged and not (ledgers.dirty or ledgers.in_flight or ledgers.unread)
+
+    def due(self, now: float) -> float | None:
+        """When the next Tick is needed, monotonic seconds; None while nothing can happen by itself."""
+        times = [one.until for one in self.state.reservations.values()]
+        if self.state.dirty and self.state.merged:
+            times.append(max(now, self.state.next_pass()))
+        return min([*times, *self.lifecycle.timers(now)], default=None)
+
+    def handle(self, event: ev.Event, *, now: float) -> list[Effect]:
+        """Take one event in and return what the shell must do, in order."""
+        self._take(event, now)
+        self._follow_up(now)
+        effects, self.state.effects = self.state.effects, []
+        return effects
+
+    def _take(self, event: ev.Event, now: float) -> None:
+        state = self.state
+        match event:
+            case ev.ReviewAsked():
+                if state.pass_due(now):
+                    self.lifecycle.try_waiting(now)
+                self.reviews.answer(event, now)
+            case ev.NodeSeen(node):
+                self._node_seen(node)
+            case ev.NodeGone(name):
+                state.fleet.node(name).facts = None
+                state.fleet.forget(name)
+            case ev.DraServed(nodes):
+                for node_state in state.fleet.nodes.values():
+                    if node_state.dra != (node_state.name in nodes):
+                        node_state.dra = not node_state.dra
+                        self._helped(node_state.name)
+            case ev.PodSeen(pod):
+                self.lifecycle.seen(pod, now)
+            case ev.PodGone(uid, last):
+                self.lifecycle.gone(uid, last, now)
+            case ev.PodsListed():
+                state.pods_listed = True
+                self._merge(now)
+            case ev.NodesListed():
+                state.nodes_listed = True
+                self._merge(now)
+            case ev.InventorySeen(inventory):
+                self._inventory_seen(inventory, now)
+            case ev.InventoryGone(node):
+                state.fleet.set_inventory(node, None)
+                state.fleet.forget(node)
+                state.totals_dirty.add(node)
+            case ev.HeartbeatSeen():
+                self._heartbeat(event, now)
+            case ev.OccupancySeen(occupancy):
+                state.fleet.node(occupancy.node).occupancy = occupancy
+                self.lifecycle.evidence(occupancy, now)
+            case ev.VerdictSeen(verdict):
+                self._verdict(verdict, now)
+            case ev.VerdictGone():
+                pass  # absence of a verdict is no judgement: the card stays as it was
+            case ev.LedgerSeen(entry):
+                self._ledger_seen(entry, now)
+            case ev.LedgerListed(term, _):
+                state.term = term
+                state.ledger_listed = True
+                self._merge(now)
+            case ev.LedgerLost():
+                state.ledgers.lose()
+                state.ledger_listed = state.merged = False
+            case ev.LedgerWritten(node, revision):
+                stored = state.ledgers.written(node, revision)
+                if stored:
+                    self.lifecycle.stored(stored, now)
+            case ev.LedgerWriteFailed(node, entry):
+                state.ledgers.failed(node, known=entry is not None)
+                if entry is not None:
+                    self._ledger_seen(entry, now)
+            case ev.PodPatched(uid, done, pod):
+                self.lifecycle.patched(uid, pod, done=done, now=now)
+            case ev.PatchUnclear(uid):
+                self.lifecycle.patch_again(uid, now)
+            case ev.PatchRefused(uid, message, pod):
+                self.lifecycle.patch_refused(uid, message, pod, now)
+            case ev.NodeReleased(node, by):
+                freed = self.lifecycle.release_node(node, now)
+                text = f"{by} says that {node} is off: {freed} ending pods freed"
+                state.effects += [AckRelease(node), Report("NodeReleased", text, node=node)]
+            case ev.TotalsWritten(node, done):
+                state.totals_in_flight.discard(node)
+                if not done:
+                    state.totals_dirty.add(node)
+            case ev.Tick():
+                self.reviews.expire(now)
+                self.lifecycle.tick(now)
+            case _:
+                assert_never(event)
+
+    # -- nodes
+
+    def _node_seen(self, node: NodeFacts) -> None:
+        state = self.state.fleet.node(node.name)
+        before = state.facts
+        state.facts = node
+        if before is None or _could_help(before, node):
+            self._helped(node.name)
+        self.state.totals_dirty.add(node.name)
+
+    def _inventory_seen(self, inventory: Inventory, now: float) -> None:
+        node = self.state.fleet.node(inventory.node)
+        before = node.inventory
+        if before and (before.epoch == inventory.epoch and before.seq > inventory.seq):
+            return
+        self.state.fleet.set_inventory(inventory.node, inventory)
+        for card in inventory.cards:
+            verdict = node.verdicts.get(card.id)
+            if verdict and not verdict.schedulable:
+                self._close(inventory.node, card.id, now)
+        self.state.regrant(inventory.node)
+        self._helped(inventory.node)
+
+    def _heartbeat(self, event: ev.HeartbeatSeen, now: float) -> None:
+        node = self.state.fleet.node(event.beat.node)
+        number = (event.beat.epoch, event.beat.seq)
+        if node.beat == number:
+            return
+        node.beat = number
+        was_fresh = node.beat_s is not None and now - node.beat_s <= self.state.rules.fresh_s
+        node.beat_s = now if node.beat_s is not None else now - event.age_s
+        if not was_fresh and now - node.beat_s <= self.state.rules.fresh_s:
+            self._helped(event.beat.node)
+
+    def _helped(self, node: NodeName) -> None:
+        self.state.dirty = True
+        self.state.totals_dirty.add(node)
+
+    # -- cards
+
+    def _verdict(self, verdict: Verdict, now: float) -> None:
+        node = self.state.fleet.node(verdict.node)
+        before = node.verdicts.get(verdict.card)
+        if before and before.seq > verdict.seq:
+            return
+        node.verdicts[verdict.card] = verdict
+        if verdict.schedulable:
+            self._open(verdict.node, verdict.card)
+        else:
+            self._close(verdict.node, verdict.card, now)
+
+    def _close(self, node: NodeName, card: CardId, now: float) -> None:
+        if card not in self.state.fleet.node(node).closed:
+            self.state.fleet.set_open(node, card, open_=False)
+            self.state.ledgers.dirty.add(node)
+            self.state.totals_dirty.add(node)
+            self.state.effects.append(AnnounceCard("closed", node, card))
+            self.lifecycle.card_closed(node, card, now)
+
+    def _open(self, node: NodeName, card: CardId) -> None:
+        if card in self.state.fleet.node(node).closed and not self.lifecycle.is_distrusted(node, card):
+            self.state.fleet.set_open(node, card, open_=True)
+            self.state.ledgers.dirty.add(node)
+            self.state.effects.append(AnnounceCard("opened", node, card))
+            self._helped(node)
+
+    # -- ledger
+
+    def _ledger_seen(self, entry: NodeLedger, now: float) -> None:
+        state = self.state
+        if entry.term > state.term and state.ledger_listed:
+            state.effects.append(StepDown(entry.term))
+            return
+        if not state.ledgers.take(entry):
+            return
+        if state.merged:
+            if entry.term != state.term:  # our own writes say nothing new
+                self.lifecycle.adopt(entry, now)
+                self._adopt_closed(entry, now)
+            self.lifecycle.stored(entry, now)
+
+    def _merge(self, now: float) -> None:
+        """Bring pods and ledger together, once all of both are known."""
+        state = self.state
+        if state.merged or not (state.pods_listed and state.nodes_listed and state.ledger_listed):
+            return
+        state.merged = True
+        for entry in list(state.ledgers.seen.values()):
+            self.lifecycle.adopt(entry, now)
+            self._adopt_closed(entry, now)
+        state.ledgers.dirty.update(state.ledgers.seen, state.fleet.nodes)
+        for entry in list(state.ledgers.seen.values()):
+            self.lifecycle.stored(entry, now)
+        state.dirty = True
+
+    def _adopt_closed(self, entry: NodeLedger, now: float) -> None:
+        """A card stays closed until a verdict opens it, also across a restart."""
+        verdicts = self.state.fleet.node(entry.node).verdicts
+        for card in entry.closed:
+            if card not in verdicts or not verdicts[card].schedulable:
+                self._close(entry.node, card, now)
+
+    # -- after every event
+
+    def _follow_up(self, now: float) -> None:
+        self._flush_totals(now)
+        if not self.state.merged:
+            return
+        for node in sorted(self.state.ledgers.dirty):
+            write = self.state.ledgers.next_write(self.state.wanted_entry(node))
+            if write:
+                self.state.effects.append(WriteLedger(write))
+
+    def _flush_totals(self, now: float) -> None:
+        state = self.state
+        for name in sorted(state.totals_dirty - state.totals_in_flight):
+            state.totals_dirty.discard(name)
+            node = state.fleet.nodes.get(name)
+            if node is None or node.facts is None:
+                continue
+            foreign = foreign_totals(node, state.rules.options)
+            node.foreign = bool(foreign)
+            against = unprepared(node, now=now, fresh_s=state.rules.fresh_s)
+            slots = node.facts.allocatable.get(keys.SLOT, 0)
+            leaving = node.inventory is None or bool(foreign) or node.dra or not slots
+            patch = totals_patch(
+                node, state.rules.options, managed=against is None, leaving=against is not None and leaving
+            )
+            if patch:
+                state.totals_in_flight.add(name)
+                state.effects.append(patch)
+
+
+def _could_help(before: NodeFacts, after: NodeFacts) -> bool:
+    return (
+        before.labels != after.labels
+        or before.taints != after.taints
+        or before.unschedulable != after.unschedulable
+        or before.ready != after.ready
+        or before.cpu_milli != after.cpu_milli
+        or before.memory_mib != after.memory_mib
+        or before.pods != after.pods
+        or before.allocatable != after.allocatable
+    )

@@ -1,0 +1,85 @@
+"""A pod is being created: promise it a place at once where there is one, and remember the promise.
+
+A pod has no UID here and often no name; the decision id names the promise until the pod is seen. What
+was promised to a pod that never appears expires.
+"""
+
+from sublet.model.claim import PodAsk
+from sublet.model.ids import DecisionId
+from sublet.model.placement import NoRoom, Placement
+from sublet.model.reasons import EXPLANATIONS, Reason, Refusal, RefusalCode
+from sublet_scheduler.core.effects import Announce, Answer
+from sublet_scheduler.core.events import ReviewAsked
+from sublet_scheduler.core.state import State
+
+
+class Reviews:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def answer(self, asked: ReviewAsked, now: float) -> None:
+        state = self._state
+        id_ = asked.known or asked.decision
+        if asked.known is not None:
+            promised = state.reservations.get(asked.known)
+            if promised is None:
+                state.effects.append(Answer(asked.decision, id_, _forged(asked.known)))
+                return
+            if _same(promised.ask, asked.ask):
+                state.effects.append(Answer(asked.decision, id_, promised.outcome))
+                return
+            state.unreserve(asked.known)
+        outcome = self._decide(asked, id_, now)
+        if not asked.dry_run and not isinstance(outcome, Refusal):
+            state.reserve(id_, asked.ask, outcome, now)
+            placed = outcome if isinstance(outcome, Placement) else None
+            reasons = outcome.reasons if isinstance(outcome, NoRoom) else {}
+            what = "decided" if placed else "held"
+            state.effects.append(Announce(what, asked.ask.pod, None, id_, placed, reasons))
+        state.effects.append(Answer(asked.decision, id_, outcome))
+
+    def _decide(self, asked: ReviewAsked, id_: DecisionId, now: float) -> Placement | NoRoom | Refusal:
+        state, ask = self._state, asked.ask
+        if not state.merged:
+            outcome: Placement | NoRoom = _only(Reason.UNDECIDED)
+        elif asked.foreign_gates:
+            outcome = _only(Reason.FOREIGN_GATE)
+        else:
+            outcome = state.placer.place(
+                ask, now=now, avoid=lambda node: state.objection(ask.pod, id_, ask.owner, node, now)
+            )
+        if isinstance(outcome, NoRoom) and ask.node_name:
+            return Refusal(
+                code=RefusalCode.NODE_CANNOT_TAKE_IT,
+                message=f"spec.nodeName={ask.node_name!r} cannot take the pod: {outcome.message}",
+                hint="Leave spec.nodeName out, so that the pod can wait and another node can be chosen",
+            )
+        return outcome
+
+    def expire(self, now: float) -> None:
+        late = [id_ for id_, one in self._state.reservations.items() if one.until <= now]
+        for id_ in late:
+            self._state.unreserve(id_)
+
+
+def _same(one: PodAsk, other: PodAsk) -> bool:
+    return (one.claims, one.wishes, one.cpu_milli, one.memory_mib, one.node_name) == (
+        other.claims,
+        other.wishes,
+        other.cpu_milli,
+        other.memory_mib,
+        other.node_name,
+    )
+
+
+def _only(reason: Reason) -> NoRoom:
+    why = EXPLANATIONS[reason]
+    return NoRoom(reasons={reason: 1}, message=f"{why.text}; {why.way_out}")
+
+
+def _forged(known: DecisionId) -> Refusal:
+    return Refusal(
+        code=RefusalCode.RESERVED_KEY,
+        message=f"the pod carries the decision {known[:64]!r}, which was not made for it",
+        hint="Remove our annotations, label and gate from the pod; it gets a decision of its own",
+    )

@@ -1,0 +1,283 @@
+"""All that the scheduler knows, and the small steps that change it consistently.
+
+The fleet's bookings always mirror the records and the reservations; whoever changes the one goes
+through here to change the other.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sublet.contract.dialects.interface import Options
+from sublet.model.card import Card
+from sublet.model.claim import PodAsk, Policy
+from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
+from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement
+from sublet.model.reasons import Reason
+from sublet_scheduler.core.candidates import Candidates, Policies
+from sublet_scheduler.core.effects import Effect
+from sublet_scheduler.core.fleet import Fleet
+from sublet_scheduler.core.ledgers import Ledgers
+from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.placing import Placer
+from sublet_scheduler.core.records import (
+    HOLDING,
+    PodRecord,
+    Stage,
+    booking_of,
+    host_use,
+    make_grants,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the cluster sets. Times in seconds."""
+
+    options: Options = field(default_factory=Options)
+    policies: Policies = field(default_factory=lambda: Policies(Policy.BINPACK, Policy.BINPACK))
+    reservation_s: float = 10.0
+    fresh_s: float = 15.0
+    stuck_pin_s: float = 60.0
+    avoid_s: float = 300.0
+    """How long a node is kept from the owner of a pod that it could not take."""
+    owner_back_off_s: float = 30.0
+    owner_back_off_most_s: float = 600.0
+    patch_again_s: float = 1.0
+    tell_again_s: float = 30.0
+    """The least time between two waiting notes on one pod."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """A placement, or an honest "not now", whose pod has not been seen yet."""
+
+    ask: PodAsk
+    outcome: Placement | NoRoom
+    until: float
+
+
+class State:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.fleet = Fleet()
+        self.placer = Placer(self.fleet, rules.policies, rules.fresh_s, Candidates(self.fleet))
+        self.records: dict[PodUid, PodRecord] = {}
+        self.reservations: dict[DecisionId, Reservation] = {}
+        self.ledgers = Ledgers()
+        self.refs: dict[PodRef, dict[str, NodeName]] = {}
+        """Pod name -> booking key -> node, to keep a successor away from its predecessor."""
+        self.avoid: dict[tuple[str, NodeName], float] = {}
+        """(owner UID or pod) and node -> until when that node is kept from it."""
+        self.owners: dict[str, tuple[float, float]] = {}
+        """Owner UID -> (next time one of its stuck pods may be freed, back-off then)."""
+        self.term = 0
+        self.pods_listed = False
+        self.nodes_listed = False
+        self.ledger_listed = False
+        self.merged = False
+        """Pods and ledger were brought together since the ledger was listed last."""
+        self.dirty = False
+        """Something changed that could help a waiting pod."""
+        self.passed_s = float("-inf")
+        """When the waiting pods were tried last."""
+        self.waiting: set[PodUid] = set()
+        self._watched: set[PodUid] = set()
+        self.totals_dirty: set[NodeName] = set()
+        self.totals_in_flight: set[NodeName] = set()
+        self.effects: list[Effect] = []
+
+    # -- reading
+
+    def cards(self, node: NodeName) -> dict[CardId, Card]:
+        state = self.fleet.nodes.get(node)
+        return {card.id: card for card in state.inventory.cards} if state and state.inventory else {}
+
+    def on_node(self, node: NodeName) -> Iterator[PodRecord]:
+        state = self.fleet.nodes.get(node)
+        for key in list(state.bookings) if state else ():
+            record = self.records.get(PodUid(key))
+            if record:
+                yield record
+
+    def is_prepared(self, node: NodeName, now: float) -> bool:
+        state = self.fleet.nodes.get(node)
+        return state is not None and unprepared(state, now=now, fresh_s=self.rules.fresh_s) is None
+
+    def next_pass(self) -> float:
+        """When waiting pods may be tried again: many waiting pods are tried less often."""
+        return self.passed_s + 0.02 + len(self.waiting) / 50_000
+
+    def pass_due(self, now: float) -> bool:
+        return self.dirty and self.merged and now >= self.next_pass()
+
+    def watched(self) -> list[PodRecord]:
+        """The records for which time alone may call for something."""
+        for uid in list(self._watched):
+            record = self.records.get(uid)
+            waits = record and record.stage in (Stage.RELEASING, Stage.FENCING)
+            stuck = record and record.stage is Stage.RELEASED and record.stuck_s is not None
+            if not (waits or stuck):
+                self._watched.discard(uid)
+        return [self.records[uid] for uid in sorted(self._watched)]
+
+    # -- reservations
+
+    def reserve(self, id_: DecisionId, ask: PodAsk, outcome: Placement | NoRoom, now: float) -> None:
+        self.reservations[id_] = Reservation(ask, outcome, now + self.rules.reservation_s)
+        if isinstance(outcome, Placement):
+            grants = make_grants(
+                ask,
+                outcome,
+                uid=PodUid(""),
+                ref=ask.pod,
+                decision=id_,
+                cards=self.cards(outcome.node),
+                options=self.rules.options,
+            )
+            self._book(id_, outcome.node, ask.pod, ask, grants)
+
+    def unreserve(self, id_: DecisionId) -> Reservation | None:
+        reservation = self.reservations.pop(id_, None)
+        if reservation and isinstance(reservation.outcome, Placement):
+            self._unbook(id_, reservation.outcome.node, reservation.ask.pod)
+        return reservation
+
+    # -- records
+
+    def add(self, record: PodRecord) -> None:
+        self.records[record.uid] = record
+        self.waiting.add(record.uid)
+
+    def watch(self, record: PodRecord, stuck_s: float | None) -> None:
+        """Note since when kube-scheduler cannot place a released pod; None: it is not stuck."""
+        record.stuck_s = stuck_s
+        if stuck_s is not None:
+            self._watched.add(record.uid)
+
+    def hold(
+        self,
+        record: PodRecord,
+        stage: Stage,
+        now: float,
+        *,
+        placement: Placement,
+        grants: tuple[LedgerGrant, ...] = (),
+    ) -> None:
+        """Book `placement` (with the ledger's `grants` where it has them) and enter `stage`."""
+        if record.placement:
+            self.drop(record, now)
+        record.placement = placement
+        if not grants and record.ask:
+            cards = self.cards(placement.node)
+            granted = {grant.card for some in placement.containers.values() for grant in some}
+            record.guessed_env = not granted <= cards.keys()
+            grants = make_grants(
+                record.ask,
+                placement,
+                uid=record.uid,
+                ref=record.ref,
+                decision=record.decision,
+                cards=cards,
+                options=self.rules.options,
+            )
+        record.grants = grants
+        record.no_room = None
+        self._book(record.uid, placement.node, record.ref, record.ask, grants)
+        self.enter(record, stage, now)
+
+    def drop(self, record: PodRecord, now: float) -> None:
+        """End what `record` books; it waits again (or is about to be forgotten)."""
+        if record.placement:
+            self._unbook(record.uid, record.placement.node, record.ref)
+        record.placement = None
+        record.grants = ()
+        record.ending_revision = 0
+        self.enter(record, Stage.WAITING, now)
+        self.dirty = True
+
+    def enter(self, record: PodRecord, stage: Stage, now: float) -> None:
+        if record.stage is not stage:
+            record.stage = stage
+            record.since = now
+            (self.waiting.add if stage is Stage.WAITING else self.waiting.discard)(record.uid)
+            if stage in (Stage.RELEASING, Stage.FENCING):
+                self._watched.add(record.uid)
+        if record.node:
+            self.ledgers.dirty.add(record.node)
+
+    def forget(self, record: PodRecord, now: float) -> None:
+        self.drop(record, now)
+        if record.facts and record.facts.node:
+            self.fleet.host(record.facts.node, record.uid, None)
+        self.records.pop(record.uid, None)
+        self.waiting.discard(record.uid)
+
+    def regrant(self, node: NodeName) -> None:
+        """Make variables anew that were guessed while the node's cards were unknown."""
+        cards = self.cards(node)
+        for record in self.on_node(node):
+            if record.guessed_env and record.ask and record.placement:
+                record.grants = make_grants(
+                    record.ask,
+                    record.placement,
+                    uid=record.uid,
+                    ref=record.ref,
+                    decision=record.decision,
+                    cards=cards,
+                    options=self.rules.options,
+                )
+                record.guessed_env = False
+                self.ledgers.dirty.add(node)
+
+    def wanted_entry(self, node: NodeName) -> NodeLedger:
+        """What the ledger shall say of `node`."""
+        state = self.fleet.nodes.get(node)
+        grants = [
+            grant
+            for record in sorted(self.on_node(node), key=lambda one: one.uid)
+            if record.stage in HOLDING
+            for grant in record.ledger_grants()
+        ]
+        closed = tuple(sorted(state.closed)) if state else ()
+        return NodeLedger(node=node, term=self.term, grants=tuple(grants), closed=closed)
+
+    def in_ledger(self, record: PodRecord) -> bool:
+        """Whether the entry on the bus shows every grant of `record`."""
+        entry = self.ledgers.seen.get(record.node) if record.node else None
+        if entry is None or record.node in self.ledgers.unread:
+            return False
+        shown = {(one.container, one.grant) for one in entry.grants if one.uid == record.uid}
+        return {(one.container, one.grant) for one in record.grants} <= shown
+
+    # -- keeping pods apart
+
+    def predecessor(self, ref: PodRef, key: str, node: NodeName) -> bool:
+        others = self.refs.get(ref, {})
+        return bool(ref.name) and any(at == node for other, at in others.items() if other != key)
+
+    def objection(self, ref: PodRef, key: str, owner: str, node: NodeName, now: float) -> Reason | None:
+        """Why this pod must not go to `node` for the moment."""
+        if self.predecessor(ref, key, node):
+            return Reason.PREDECESSOR_ENDING
+        until = self.avoid.get((owner or key, node))
+        return Reason.NODE_NOT_PREPARED if until is not None and until > now else None
+
+    # -- bookings
+
+    def _book(
+        self, key: str, node: NodeName, ref: PodRef, ask: PodAsk | None, grants: Iterable[LedgerGrant]
+    ) -> None:
+        self.fleet.book(node, key, booking_of(ref, ask, tuple(grants)))
+        self.refs.setdefault(ref, {})[key] = node
+        if ask:
+            self.fleet.host(node, key, host_use(ask))
+        self.totals_dirty.add(node)
+
+    def _unbook(self, key: str, node: NodeName, ref: PodRef) -> None:
+        self.fleet.unbook(node, key)
+        self.fleet.host(node, key, None)
+        self.refs.get(ref, {}).pop(key, None)
+        if not self.refs.get(ref):
+            self.refs.pop(ref, None)
+        self.totals_dirty.add(node)
+        self.dirty = True
