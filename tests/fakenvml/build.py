@@ -1,18 +1,33 @@
-"""Compiles the stand-in with gcc, once a folder."""
+"""Compiles the stand-in with gcc, once a test run."""
 
+import functools
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
+
+from tests.fakenvml.control import FakeNvml
+from tests.lab.binaries import unmet
 
 SOURCE = Path(__file__).with_name("fakenvml.c")
 SONAME = "libnvidia-ml.so.1"
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-pthread")
 
 
-def build(folder: Path) -> Path:
-    """The library in `folder`, made anew where it is missing or older than its source."""
-    library = folder / SONAME
-    if not library.exists() or library.stat().st_mtime < SOURCE.stat().st_mtime:
-        folder.mkdir(parents=True, exist_ok=True)
+@functools.cache
+def _compiled() -> bytes:
+    if shutil.which("gcc") is None:
+        unmet("gcc is not there to compile the stand-in for NVIDIA's library")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / SONAME
         command = ["gcc", *FLAGS, f"-Wl,-soname,{SONAME}", "-o", str(library), str(SOURCE)]
         subprocess.run(command, check=True, timeout=60)  # all of it is ours
-    return library
+        return library.read_bytes()
+
+
+def fake_nvml(folder: Path) -> FakeNvml:
+    """A library of its own in `folder`, without cards; two folders are two drivers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / SONAME
+    library.write_bytes(_compiled())
+    return FakeNvml(library)

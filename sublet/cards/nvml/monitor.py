@@ -36,8 +36,9 @@ log = structlog.get_logger()
 class EventMonitor:
     """Listens to the cards that `watch` names; all methods are for the loop's thread and never block."""
 
-    def __init__(self, deliver: Deliver, *, silent_s: float = SILENT_S) -> None:
+    def __init__(self, deliver: Deliver, *, slice_ms: int = SLICE_MS, silent_s: float = SILENT_S) -> None:
         self._deliver = deliver
+        self._slice_ms = slice_ms
         self._silent_s = silent_s
         self._listener: _Listener | None = None
         self._abandoned: list[_Listener] = []
@@ -52,7 +53,7 @@ class EventMonitor:
             self._abandon(self._listener)
         well = {card: handle for card, handle in cards.items() if card not in hung}
         if self._listener is None and well and self._may_start():
-            self._listener = _Listener(self._deliver, well)
+            self._listener = _Listener(self._deliver, well, self._slice_ms)
             self._listener.thread.start()
         elif self._listener is not None and self._listener.should_change(well, hung):
             self._listener.wanted = well
@@ -84,8 +85,9 @@ class EventMonitor:
 class _Listener:
     """One thread with one event set at a time."""
 
-    def __init__(self, deliver: Deliver, wanted: Mapping[CardId, Any]) -> None:
+    def __init__(self, deliver: Deliver, wanted: Mapping[CardId, Any], slice_ms: int) -> None:
         self._deliver = deliver
+        self._slice_ms = slice_ms
         self.stop = threading.Event()
         self.trouble = ""
         self.wanted = wanted
@@ -158,7 +160,7 @@ class _Listener:
     def _wait(self, events: Any, owners: Mapping[int, CardId]) -> None:
         self._beat_s = time.monotonic()
         try:
-            event = pynvml.nvmlEventSetWait(events, SLICE_MS)
+            event = pynvml.nvmlEventSetWait(events, self._slice_ms)
         except pynvml.NVMLError as error:
             if code(error) == pynvml.NVML_ERROR_TIMEOUT:
                 return

@@ -41,12 +41,14 @@ class NvmlCards:
         sysfs_root: Path = Path("/sys"),
         call_limit_s: float = 2.0,
         poll_s: float = 10.0,
+        event_slice_ms: int = SLICE_MS,
     ) -> None:
         self._library = Library(library, driver_root)
         self._worker = Worker(limit_s=call_limit_s)
         self._scanner = Scanner(self._worker, self._library, sysfs_root)
         self._dev_root = dev_root
         self._poll_s = poll_s
+        self._slice_ms = event_slice_ms
         self._observer = Observer()
         self._monitor: EventMonitor | None = None
         self._arrived: asyncio.Queue[Observation | None] = asyncio.Queue(EVENT_QUEUE)
@@ -67,7 +69,8 @@ class NvmlCards:
     def _listen(self) -> None:
         if self._monitor is None:
             loop = asyncio.get_running_loop()
-            self._monitor = EventMonitor(_Deliverer(loop, self._arrived, self._look_again))
+            deliver = _Deliverer(loop, self._arrived, self._look_again)
+            self._monitor = EventMonitor(deliver, slice_ms=self._slice_ms)
         hung = {card for card, how in self._scanner.outcomes.items() if how is not Outcome.OK}
         self._monitor.watch(self._scanner.handles, hung=frozenset(hung))
 

@@ -36,6 +36,7 @@ class Worker:
         self._one_at_a_time = asyncio.Lock()
         self._inbox: queue.SimpleQueue[Job | None] | None = None
         self._stuck: set[str] = set()
+        self._closed = False
 
     @property
     def stuck(self) -> frozenset[str]:
@@ -49,6 +50,8 @@ class Worker:
             Stuck: no answer within the limit, or the last call about the same has not returned yet.
         """
         async with self._one_at_a_time:
+            if self._closed:
+                raise Stuck("the driver is closed")
             if about in self._stuck or len(self._stuck) >= STUCK_THREADS:
                 raise Stuck(f"the driver still holds a call about {about}")
             limit_s = self._limit_s if within_s is None else within_s
@@ -103,7 +106,8 @@ class Worker:
             self._inbox = None
 
     def close(self) -> None:
-        """Let the thread end after what it is doing."""
+        """Let the thread end after what it is doing; every further call is `Stuck`."""
+        self._closed = True
         self._end_thread()
 
 

@@ -1,0 +1,296 @@
+"""What every source of cards does, whether a driver or a file is behind it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+
+from sublet.cards.file import FileCards
+from sublet.cards.nvml import NvmlCards
+from sublet.cards.port import MIG_UNSUPPORTED, CardSource, Discovery, Observation
+from sublet.model.card import Link
+from sublet.model.errors import NotFound
+from sublet.model.health import HealthState, SignalKind
+from sublet.model.ids import CardId, NodeName
+from tests.eventually import eventually
+from tests.fakenvml.build import fake_nvml
+from tests.fakenvml.control import XID, FakeCard
+
+POLL_S = 0.02
+A, B, C = CardId("GPU-a"), CardId("GPU-b"), CardId("GPU-c")
+
+
+class Rig(Protocol):
+    """A source, and the hardware behind it: cards in slots 0 to 2, of which some are plugged in."""
+
+    source: CardSource
+
+    def plug(self, *cards: CardId, mig: bool = False) -> None: ...
+
+    def replace_b(self, card: CardId) -> None:
+        """Put `card` into the slot of `B`; `A` stays."""
+        ...
+
+    def xid(self, card: CardId, code: int) -> None: ...
+
+    async def listens(self) -> None:
+        """Return once an error of a card would not be missed."""
+        ...
+
+
+class FileRig:
+    def __init__(self, folder: Path) -> None:
+        self._inventory, self._signals = folder / "inventory.yaml", folder / "signals"
+        self._inventory.write_text("nodes: [{name: n1}]")
+        self.source = FileCards(
+            node=NodeName("n1"),
+            inventory=self._inventory,
+            signals=self._signals,
+            dev_root=folder,
+            poll_s=POLL_S,
+        )
+
+    def plug(self, *cards: CardId, mig: bool = False) -> None:
+        self._write([self._entry(slot, card, mig) for slot, card in enumerate((A, B, C)) if card in cards])
+
+    def replace_b(self, card: CardId) -> None:
+        self._write([self._entry(0, A, False), self._entry(1, card, False)])
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        fresh = self._inventory.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump({"nodes": [{"name": "n1", "cards": entries}]}))
+        fresh.replace(self._inventory)
+
+    def _entry(self, slot: int, card: CardId, mig: bool) -> dict[str, Any]:
+        return {
+            "uuid": str(card),
+            "index": slot,
+            "memoryMiB": 1024,
+            "model": "NVIDIA T4",
+            "serial": f"s{slot}",
+            "pci": f"0000:0{slot}:00.0",
+            "minor": slot,
+            "mig": mig,
+            "links": {str(other): "nvlink" for other in (A, B) if card in (A, B) and other != card},
+        }
+
+    def xid(self, card: CardId, code: int) -> None:
+        with self._signals.open("a") as file:
+            file.write(json.dumps({"kind": "xid", "card": card, "code": code, "source": "nvml"}) + "\n")
+
+    async def listens(self) -> None:
+        return
+
+
+class NvmlRig:
+    def __init__(self, folder: Path) -> None:
+        self._fake = fake_nvml(folder)
+        library = str(self._fake.library)
+        self.source = NvmlCards(
+            library=library, dev_root=folder, sysfs_root=folder, poll_s=POLL_S, event_slice_ms=50
+        )
+
+    def plug(self, *cards: CardId, mig: bool = False) -> None:
+        self._fake.show(
+            *(self._card(slot, card, mig) for slot, card in enumerate((A, B, C)) if card in cards),
+        )
+
+    def _card(self, slot: int, card: CardId, mig: bool) -> FakeCard:
+        return FakeCard(
+            uuid=card,
+            memory_mib=1024,
+            name="NVIDIA T4",
+            serial=f"s{slot}",
+            pci=f"0:{slot}:0",
+            minor=slot,
+            mig=int(mig),
+            links=(f"0:{1 - slot}:0",) if slot < 2 else (),
+        )
+
+    def xid(self, card: CardId, code: int) -> None:
+        self._fake.event(card, XID, code)
+
+    def replace_b(self, card: CardId) -> None:
+        self._fake.show(self._card(0, A, False), self._card(1, card, False))
+
+    async def listens(self) -> None:
+        await eventually(lambda: self._fake.calls("waits") > 0)
+
+
+@pytest.fixture(params=[FileRig, NvmlRig])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    made: Rig = request.param(tmp_path)
+    yield made
+    await made.source.close()
+
+
+class Listener:
+    """Collects what a source observes, until a wanted thing is among it."""
+
+    def __init__(self, source: CardSource) -> None:
+        self._signals = source.signals()
+
+    async def until(self, card: CardId, kind: SignalKind, value: str = "") -> Observation:
+        async with asyncio.timeout(5):
+            async for one in self._signals:
+                if (one.card, one.kind) == (card, kind) and one.value in (
+                    value,
+                    one.value if not value else "",
+                ):
+                    return one
+        raise AssertionError("the signals ended")
+
+
+async def until(source: CardSource, wanted: Any) -> Discovery:
+    async with asyncio.timeout(5):
+        async for _ in source.changes():
+            found = await source.discover()
+            if wanted(found):
+                return found
+    raise AssertionError("the changes ended")
+
+
+def health(found: Discovery) -> dict[CardId, HealthState]:
+    return {card.id: card.health for card in found.cards}
+
+
+async def test_a_card_is_described_alike_whoever_reads_it(rig: Rig) -> None:
+    rig.plug(A, B)
+    first, second = (await rig.source.discover()).cards
+    assert (first.id, first.index, first.minor, first.memory_mib) == (A, 0, 0, 1024)
+    assert (second.model, second.serial, second.pci) == ("NVIDIA T4", "s1", "0000:01:00.0")
+
+
+async def test_two_cards_that_are_joined_know_it_of_each_other(rig: Rig) -> None:
+    rig.plug(A, B, C)
+    first, second, third = (await rig.source.discover()).cards
+    assert (first.links[B], second.links[A]) == (Link.NVLINK, Link.NVLINK)
+    assert third.links == {}
+
+
+async def test_a_node_without_cards_has_an_empty_inventory(rig: Rig) -> None:
+    assert (await rig.source.discover()).cards == ()
+
+
+async def test_the_first_change_comes_at_once(rig: Rig) -> None:
+    async with asyncio.timeout(5):
+        await anext(rig.source.changes())
+
+
+async def test_a_card_that_is_plugged_in_is_noticed(rig: Rig) -> None:
+    rig.plug(A)
+    changes = rig.source.changes()
+    await anext(changes)
+    assert len((await rig.source.discover()).cards) == 1
+    rig.plug(A, B)
+    async with asyncio.timeout(5):
+        await anext(changes)
+    assert [card.id for card in (await rig.source.discover()).cards] == [A, B]
+
+
+async def test_a_card_that_vanishes_stays_as_lost_and_the_others_stay_well(rig: Rig) -> None:
+    rig.plug(A, B, C)
+    await rig.source.discover()
+    rig.plug(A, C)
+    found = await until(rig.source, lambda found: HealthState.LOST in health(found).values())
+    assert health(found) == {A: HealthState.HEALTHY, B: HealthState.LOST, C: HealthState.HEALTHY}
+    assert sorted(card.index for card in found.cards) == [0, 1, 2]
+
+
+async def test_a_lost_card_that_comes_back_is_well(rig: Rig) -> None:
+    rig.plug(A, B)
+    await rig.source.discover()
+    rig.plug(A)
+    await until(rig.source, lambda found: found.cards[1].health is HealthState.LOST)
+    rig.plug(A, B)
+    await until(rig.source, lambda found: found.cards[1].health is HealthState.HEALTHY)
+
+
+async def test_a_new_card_in_the_place_of_an_old_one_replaces_it(rig: Rig) -> None:
+    rig.plug(A, B)
+    await rig.source.discover()
+    replacement = CardId("GPU-new")
+    rig.replace_b(replacement)
+    found = await until(rig.source, lambda found: found.cards[-1].id == replacement)
+    assert [card.id for card in found.cards] == [A, replacement]
+
+
+async def test_a_card_with_mig_on_keeps_its_node_from_being_managed(rig: Rig) -> None:
+    rig.plug(A, mig=True)
+    found = await rig.source.discover()
+    assert found.cards[0].mig
+    assert found.problems == (MIG_UNSUPPORTED,)
+
+
+async def test_a_card_is_introduced_with_its_identity(rig: Rig) -> None:
+    rig.plug(A)
+    seen = await Listener(rig.source).until(A, SignalKind.CARD)
+    assert (seen.serial, seen.pci, seen.model) == ("s0", "0000:00:00.0", "NVIDIA T4")
+
+
+async def test_an_error_of_a_card_is_delivered(rig: Rig) -> None:
+    rig.plug(A, B)
+    listener = Listener(rig.source)
+    await listener.until(B, SignalKind.CARD)
+    await rig.listens()
+    rig.xid(B, 79)
+    xid = await listener.until(B, SignalKind.XID)
+    assert (xid.code, xid.source, xid.gi) == (79, "nvml", None)
+
+
+async def test_a_lost_card_is_told_by_a_probe_and_so_is_its_return(rig: Rig) -> None:
+    rig.plug(A, B)
+    listener = Listener(rig.source)
+    await listener.until(B, SignalKind.CARD)
+    rig.plug(A)
+    await listener.until(B, SignalKind.PROBE, "lost")
+    rig.plug(A, B)
+    await listener.until(B, SignalKind.PROBE, "ok")
+
+
+async def test_only_device_nodes_that_are_there_are_given_to_a_container(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / "dev" / name).touch()
+    rig.plug(A, B)
+    await rig.source.discover()
+    nodes = rig.source.device_nodes(B)
+    assert [node.container_path for node in nodes] == ["/dev/nvidia1", "/dev/nvidiactl"]
+    assert nodes[0].host_path == str(tmp_path / "dev/nvidia1")
+
+
+async def test_a_card_that_nobody_saw_has_no_device_nodes(rig: Rig) -> None:
+    with pytest.raises(NotFound):
+        rig.source.device_nodes(A)
+
+
+async def test_an_idle_card_has_no_processes_and_an_unknown_one_cannot_be_read(rig: Rig) -> None:
+    rig.plug(A)
+    await rig.source.discover()
+    assert await rig.source.processes(A) == ()
+    assert await rig.source.processes(B) is None
+
+
+async def test_closing_ends_every_iteration_and_leaves_no_thread(rig: Rig) -> None:
+    rig.plug(A)
+    before = set(threading.enumerate())
+    changes, signals = rig.source.changes(), rig.source.signals()
+    await anext(changes)
+    await anext(signals)
+    await rig.source.close()
+    async with asyncio.timeout(5):
+        assert [one async for one in changes] == []
+        async for _ in signals:
+            pass
+    started = [one for one in threading.enumerate() if one not in before and one.name.startswith("nvml")]
+    await eventually(lambda: not any(one.is_alive() for one in started))
+
+
+async def test_closing_twice_is_as_good_as_once(rig: Rig) -> None:
+    await rig.source.close()
+    await rig.source.close()
