@@ -70,8 +70,9 @@ async def apply(plane: ControlPlane, entries: list[dict[str, Any]]) -> None:
 
 
 async def install(plane: ControlPlane) -> None:
-    """Install the default overlay but for the webhook, which nobody serves here; wait for the policies."""
-    entries = [entry for entry in reviewed("default") if entry["kind"] != "MutatingWebhookConfiguration"]
+    """Install what the API server itself acts on, but for the webhook, which nobody serves here."""
+    left_out = ("MutatingWebhookConfiguration", "Deployment", "StatefulSet", "DaemonSet")
+    entries = [entry for entry in reviewed("default") if entry["kind"] not in left_out]
     await apply(plane, [entry for entry in entries if entry["kind"] == "Namespace"])
     await apply(plane, [entry for entry in entries if entry["kind"] != "Namespace"] + _DEVELOPER)
     await apply(plane, _LAST_POLICY)
