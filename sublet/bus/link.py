@@ -193,5 +193,7 @@ class Link:
         with suppress(TimeoutError, OSError, nats.errors.Error):
             async with asyncio.timeout(self.timing.close_within_s):
                 await client.close()
+        if client._transport:  # still open where writing the last bytes to a dead server failed
+            client._transport.close()  # type: ignore[no-untyped-call]
         for _ in range(3):  # the client's own tasks were cancelled: let them end
             await asyncio.sleep(0)
