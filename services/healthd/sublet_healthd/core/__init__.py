@@ -1,0 +1,1 @@
+"""The judge: signals, occupancy and time in, verdicts out; pure."""

@@ -1,0 +1,117 @@
+"""A node's annotation: its cards that are not healthy, to know them again from the node alone."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sublet.model.errors import BadRequest
+from sublet.model.health import Action, HealthState, OpenReason, Verdict
+from sublet.model.ids import CardId, NodeName
+from sublet_healthd.core.card import CardState
+from sublet_healthd.core.engine import Restored
+
+VERSION = 1
+
+
+def write_annotation(cards: Iterable[CardState]) -> str | None:
+    """Compact JSON of the cards that are not healthy or have open reasons; None where there is none."""
+    told = {
+        state.card: _card(state, state.verdict) for state in cards if state.verdict and _ill(state.verdict)
+    }
+    if not told:
+        return None
+    return json.dumps({"v": VERSION, "cards": told}, separators=(",", ":"), sort_keys=True)
+
+
+def read_annotation(node: NodeName, text: str) -> list[Restored]:
+    """What an earlier healthd knew of the node's cards.
+
+    Raises:
+        BadRequest: it is not such an annotation.
+    """
+    try:
+        data = json.loads(text)
+        return [_restored(node, CardId(card), told) for card, told in sorted(data["cards"].items())]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadRequest(f"the health annotation of node {node} cannot be read: {error!r}") from None
+
+
+def _ill(verdict: Verdict) -> bool:
+    return verdict.state is not HealthState.HEALTHY or bool(verdict.reasons)
+
+
+def _card(state: CardState, verdict: Verdict) -> dict[str, Any]:
+    held = {"by": state.facts.holder, "note": state.facts.note} if verdict.state is HealthState.HELD else None
+    told = {
+        "state": verdict.state.value,
+        "schedulable": verdict.schedulable,
+        "withheld": verdict.withheld,
+        "reasons": [_reason(reason) for reason in verdict.reasons],
+        "hold": held,
+        "seq": verdict.seq,
+        "sinceMs": verdict.since_ms,
+        "atMs": verdict.at_ms,
+        "probationUntilMs": verdict.probation_until_ms,
+        "flaps": verdict.flaps,
+        "policy": verdict.policy,
+        "bootId": verdict.boot_id,
+        "pci": verdict.pci,
+        "serial": verdict.serial,
+        "model": verdict.model,
+    }
+    return {key: value for key, value in told.items() if value not in (None, "", 0, [], False)}
+
+
+def _reason(reason: OpenReason) -> dict[str, Any]:
+    told = {
+        "id": reason.id,
+        "class": reason.klass,
+        "latched": reason.latched,
+        "leave": reason.leave,
+        "clearsOn": reason.clears_on,
+        "action": reason.action.value,
+        "firstMs": reason.first_seen_ms,
+        "lastMs": reason.last_seen_ms,
+        "count": reason.count,
+        "bootId": reason.boot_id,
+    }
+    return {key: value for key, value in told.items() if value not in ("", False)}
+
+
+def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
+    hold = told.get("hold") or {}
+    verdict = Verdict(
+        node=node,
+        card=card,
+        state=HealthState(told["state"]),
+        schedulable=told.get("schedulable", False),
+        withheld=told.get("withheld", False),
+        reasons=tuple(_open(reason) for reason in told.get("reasons", [])),
+        seq=told.get("seq", 0),
+        since_ms=told.get("sinceMs", 0),
+        at_ms=told.get("atMs", 0),
+        probation_until_ms=told.get("probationUntilMs", 0),
+        flaps=told.get("flaps", 0),
+        policy=told.get("policy", ""),
+        boot_id=told.get("bootId", ""),
+        pci=told.get("pci", ""),
+        serial=told.get("serial", ""),
+        model=told.get("model", ""),
+    )
+    return Restored(verdict=verdict, holder=hold.get("by", ""), note=hold.get("note", ""))
+
+
+def _open(told: dict[str, Any]) -> OpenReason:
+    return OpenReason(
+        id=told["id"],
+        kind=told["id"].partition(":")[0],
+        klass=told["class"],
+        latched=told.get("latched", False),
+        leave=told.get("leave", False),
+        clears_on=told["clearsOn"],
+        action=Action(told["action"]),
+        first_seen_ms=told["firstMs"],
+        last_seen_ms=told["lastMs"],
+        count=told.get("count", 1),
+        boot_id=told.get("bootId", ""),
+    )

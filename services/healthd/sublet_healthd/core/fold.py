@@ -1,0 +1,190 @@
+"""One observation more: facts and an event in, facts out. Every clear condition is here."""
+
+import re
+from dataclasses import dataclass, replace
+
+from sublet.model.health import OpenReason, Signal, SignalKind
+from sublet_healthd.core import level
+from sublet_healthd.core.facts import OLD_BOOTS, Facts, Sighting
+from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
+
+SAME_FAULT_MS = 5_000
+RECOVERY_ACTION_XID = 154
+_ACTION_TEXT = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.IGNORECASE)
+_ACTION_WORDS = {
+    "none": "none",
+    "gpu reset required": "gpu_reset",
+    "node reboot required": "node_reboot",
+    "drain p2p": "drain_p2p",
+    "drain and reset": "drain_and_reset",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manual:
+    """What a person did: `what` is hold, release or ack."""
+
+    what: str
+    by: str
+    note: str = ""
+    at_ms: int
+
+
+Observation = Signal | Manual
+
+
+def fold(policy: Policy, facts: Facts, event: Observation, *, workload: str) -> Facts:
+    """`workload` names who was on the card at that time."""
+    facts = advance(policy, facts, to_ms=event.at_ms)
+    if isinstance(event, Manual):
+        return _manual(facts, event)
+    if event.boot_id and event.boot_id != facts.boot_id:
+        if event.boot_id in facts.old_boots or (facts.boot_id and event.at_ms < facts.boot_ms):
+            return facts  # a boot that is over
+        facts = _booted(facts, event)
+    elif event.boot_id:
+        facts = replace(facts, boot_ms=max(facts.boot_ms, event.at_ms))
+    return _signal(policy, facts, event, workload)
+
+
+def advance(policy: Policy, facts: Facts, *, to_ms: int) -> Facts:
+    """What time alone does: levels are sampled, counted reasons end. It never clears a latched reason."""
+    facts = level.sampled(policy, facts, to_ms=to_ms)
+    late = to_ms - policy.timing.window_ms
+    if any(one.clears_on == "time" and one.last_seen_ms <= late for one in facts.reasons):
+        return facts.without(lambda one: one.clears_on == "time" and one.last_seen_ms <= late, at_ms=to_ms)
+    return facts
+
+
+def next_change_ms(policy: Policy, facts: Facts) -> int | None:
+    """When `advance` would next change something."""
+    ends = [one.last_seen_ms + policy.timing.window_ms for one in facts.reasons if one.clears_on == "time"]
+    sample = level.next_sample_ms(facts)
+    return min([*ends, *([] if sample is None else [sample])], default=None)
+
+
+def _signal(policy: Policy, facts: Facts, signal: Signal, workload: str) -> Facts:
+    match signal.kind:
+        case SignalKind.CARD:
+            return _present(
+                replace(
+                    facts,
+                    pci=signal.pci or facts.pci,
+                    serial=signal.serial or facts.serial,
+                    model=signal.model or facts.model,
+                ),
+                at_ms=signal.at_ms,
+            )
+        case SignalKind.XID if signal.code == RECOVERY_ACTION_XID and (
+            text := _ACTION_TEXT.search(signal.raw)
+        ):
+            value = _ACTION_WORDS.get(text[1].lower(), text[1].lower().replace(" ", "_"))
+            return _recovery_action(policy, facts, value, at_ms=signal.at_ms)
+        case SignalKind.XID:
+            return _coded(policy, facts, policy.xid_rule(signal.code), signal, workload)
+        case SignalKind.SXID:
+            return _coded(policy, facts, policy.sxid_rule(signal.code), signal, workload)
+        case SignalKind.RECOVERY_ACTION:
+            return _recovery_action(policy, facts, signal.value, at_ms=signal.at_ms)
+        case SignalKind.LEVEL:
+            return level.told(policy, facts, signal.name, signal.value, at_ms=signal.at_ms)
+        case SignalKind.PROBE:
+            return _probe(facts, signal)
+        case SignalKind.RESET:
+            return _reset(facts, at_ms=signal.at_ms)
+        case SignalKind.BOOT | SignalKind.KMSG:
+            return facts
+
+
+def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: str) -> Facts:
+    if rule.ignore:
+        return facts
+    reason_id, at_ms = f"{signal.kind}:{signal.code}", signal.at_ms
+    known = facts.reason(reason_id)
+    if known and reason_id in facts.restored and at_ms <= known.last_seen_ms:
+        return facts  # told before the judge was started anew
+    recent = [one for one in facts.sightings if one.at_ms > at_ms - policy.timing.window_ms]
+    twin = next((one for one in recent if _same_fault(one, signal)), None)
+    if twin:
+        recent[recent.index(twin)] = replace(twin, sources=twin.sources | {signal.source})
+    else:
+        seen = Sighting(code=signal.code, at_ms=at_ms, sources=frozenset({signal.source}), workload=workload)
+        recent.append(seen)
+    facts = replace(facts, sightings=tuple(recent[-16:]))
+    count = 0 if twin and known else max(signal.count, 1)
+    return facts.opened(rule, reason_id, at_ms=at_ms, count=count, klass=_class(rule, facts, signal.code))
+
+
+def _same_fault(one: Sighting, signal: Signal) -> bool:
+    """The same fault told by another way."""
+    near = abs(one.at_ms - signal.at_ms) < SAME_FAULT_MS
+    return one.code == signal.code and near and signal.source not in one.sources
+
+
+def _class(rule: Rule, facts: Facts, code: int) -> str:
+    if rule.repeat is None:
+        return rule.klass
+    alike = [one for one in facts.sightings if one.code == code]
+    times = len({one.workload for one in alike}) if rule.repeat.distinct_workloads else len(alike)
+    return DEGRADED if times >= rule.repeat.count else rule.klass
+
+
+def _recovery_action(policy: Policy, facts: Facts, value: str, *, at_ms: int) -> Facts:
+    """The driver's own word. Back to none after it asked for a reset is the observation of one."""
+    reason_id = f"recovery_action:{value}"
+    before = [one for one in facts.reasons if one.kind == "recovery_action"]
+    after = facts.without(lambda one: one.kind == "recovery_action" and one.id != reason_id, at_ms=at_ms)
+    if value != "none":
+        return after.opened(policy.action_rule(value), reason_id, at_ms=at_ms, count=0)
+    asked = any(policy.action_rule(one.id.partition(":")[2]).ends_in_reset for one in before)
+    done = not any(one.kind == "recovery_action" for one in after.reasons)
+    return _reset(after, at_ms=at_ms) if asked and done else after
+
+
+def _probe(facts: Facts, signal: Signal) -> Facts:
+    match signal.value:
+        case "ok":
+            return _present(facts, at_ms=signal.at_ms)
+        case "lost":
+            return facts.opened(LOST, LOST.label, at_ms=signal.at_ms, count=0)
+        case _:
+            return replace(facts, failures=facts.failures + 1)
+
+
+def _present(facts: Facts, *, at_ms: int) -> Facts:
+    return replace(facts.without(lambda one: one.clears_on == "presence", at_ms=at_ms), failures=0)
+
+
+def _reset(facts: Facts, *, at_ms: int) -> Facts:
+    cleared = _present(facts, at_ms=at_ms).without(
+        lambda one: one.clears_on == "reset" and not facts.reads_bad(one), at_ms=at_ms
+    )
+    return replace(cleared, reset_ms=max(facts.reset_ms, at_ms))
+
+
+def _booted(facts: Facts, signal: Signal) -> Facts:
+    """Another boot is a reset of the card, a reboot, and the end of what the driver asked for before it."""
+    now = replace(facts, boot_id=signal.boot_id, boot_ms=signal.at_ms)
+    if not facts.boot_id and signal.kind is not SignalKind.BOOT:
+        return now
+    now = replace(now, old_boots=(*facts.old_boots, facts.boot_id)[-OLD_BOOTS:])
+    return _reset(now, at_ms=signal.at_ms).without(
+        lambda one: one.clears_on == "reboot" or one.kind == "recovery_action", at_ms=signal.at_ms
+    )
+
+
+def _manual(facts: Facts, event: Manual) -> Facts:
+    match event.what:
+        case "hold":
+            held = facts.opened(HOLD, HOLD.label, at_ms=event.at_ms, count=0)
+            return replace(held, holder=event.by, note=event.note)
+        case "release":
+            freed = facts.without(lambda one: one.id == HOLD.label, at_ms=event.at_ms)
+            return replace(freed, holder="", note="")
+        case _:
+            return facts.without(lambda one: not _stands(facts, one), at_ms=event.at_ms)
+
+
+def _stands(facts: Facts, reason: OpenReason) -> bool:
+    """A person's word does not undo what can be seen right now, nor a hold."""
+    return reason.kind in ("recovery_action", "probe", "manual") or facts.reads_bad(reason)

@@ -1,0 +1,1 @@
+"""healthd judged in memory."""

@@ -1,0 +1,81 @@
+"""The policy as data, and the annotation that a judge is rebuilt from."""
+
+import pytest
+from sublet_healthd.core.annotation import read_annotation, write_annotation
+from sublet_healthd.core.policy import parse_policy
+
+from sublet.model.errors import BadRequest
+from sublet.model.health import Action
+from tests.unit.healthd.words import NODE, POLICY, Clocked, nobody, person, sees, xid
+
+ADVISED = {
+    "RESTART_APP": Action.RESTART_APP,
+    "RESET_GPU": Action.RESET_GPU,
+    "RESTART_BM": Action.REBOOT_NODE,
+    "RESTART_VM": Action.REBOOT_NODE,
+    "IGNORE": Action.NONE,
+    "CONTACT_SUPPORT": Action.INSPECT,
+    "CHECK_MECHANICALS": Action.INSPECT,
+    "CHECK_UVM": Action.INSPECT,
+    "UPDATE_SWFW": Action.INSPECT,
+}
+ROW = "name: p\nversion: '1'\nxid:\n- {codes: '%s', class: app, action: %s, leave: %s, clears_on: %s}\n"
+
+
+def test_every_row_follows_the_vendor_or_says_why_not() -> None:
+    silent = [
+        rule.label
+        for rule in POLICY.xid.values()
+        if rule.vendor and not rule.differs and ADVISED.get(rule.vendor) is not rule.action
+    ]
+    assert silent == []
+
+
+def test_codes_without_a_sourced_action_are_warnings_only() -> None:
+    rules = [POLICY.xid_rule(code) for code in range(162, 173) if code != 168]
+    assert not any(rule.leave or rule.action is not Action.NONE for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("- x", "not a mapping"),
+        ("{", "not YAML"),
+        ("name: p\nversion: '1'\nxids: []", "unknown keys xids"),
+        ("version: '1'", "lacks 'name'"),
+        (ROW % ("x", "none", "false", "time"), "neither a code nor a range"),
+        (ROW % ("1,1", "none", "false", "time"), "names xid 1 twice"),
+        (ROW % ("1", "explode", "false", "time"), "action 'explode'"),
+        (ROW % ("1", "none", "false", "luck"), "clears_on 'luck'"),
+        (ROW % ("1", "none", "true", "time"), "time alone never brings a card back"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_says_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        parse_policy(text)
+    assert complaint in str(refused.value)
+
+
+def test_an_annotation_brings_back_state_reasons_hold_and_counters() -> None:
+    judge = Clocked()
+    judge.at(0, sees(0, "card", pci="0000:b3:00.0", boot_id="b1"), nobody(), xid(0, 48, boot_id="b1"))
+    judge.at(20, person(20, "hold"))
+    text = write_annotation(judge.engine.of_node(NODE))
+    assert text is not None
+    again = Clocked()
+    again.at(30, *read_annotation(NODE, text))
+    assert write_annotation(again.engine.of_node(NODE)) == text
+    again.at(31, sees(31, "reset"), person(31, "release"))
+    assert again.state() == "recovering"
+
+
+def test_a_node_of_healthy_cards_needs_no_annotation() -> None:
+    judge = Clocked()
+    judge.at(0, sees(0, "card"))
+    assert write_annotation(judge.engine.of_node(NODE)) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cards": []}', '{"cards": {"A": {"state": "odd"}}}'])
+def test_an_annotation_that_is_none_of_ours_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest):
+        read_annotation(NODE, text)
