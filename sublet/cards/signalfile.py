@@ -71,13 +71,11 @@ def _seen(fields: Fields) -> Observation:
 
 def _numbered(kind: SignalKind) -> Callable[[Fields], Observation]:
     def read(fields: Fields) -> Observation:
-        number = fields.optional_whole("code")
-        if number is None:
-            raise BadRequest("code is missing")
+        fields.required("code")
         return Observation(
             card=_card(fields),
             kind=kind,
-            code=number,
+            code=fields.whole("code", 0),
             source=fields.text("source", "file"),
             gi=fields.optional_whole("gi"),
             ci=fields.optional_whole("ci"),
@@ -93,6 +91,7 @@ def _recovery_action(fields: Fields) -> Observation:
 
 def _level(fields: Fields) -> Observation:
     name = fields.choice("name", FLAGS + COUNTS)
+    fields.required("value")
     value = ("true" if fields.yes("value") else "false") if name in FLAGS else str(fields.whole("value", 0))
     return Observation(card=_card(fields), kind=SignalKind.LEVEL, name=name, value=value)
 

@@ -27,7 +27,8 @@ class Fields:
         self._known.add(key)
         return self._items.get(key)
 
-    def _required(self, key: str) -> object:
+    def required(self, key: str) -> object:
+        """Whatever it holds; it must be there."""
         value = self._take(key)
         if key not in self._items:
             raise BadRequest(f"{self.at(key)} is missing")
@@ -38,7 +39,7 @@ class Fields:
 
     def name(self, key: str) -> str:
         """A text that must be there and not be empty."""
-        value = self._required(key)
+        value = self.required(key)
         if not isinstance(value, str) or not value:
             raise self._wrong(key, value, "a name")
         return value
@@ -51,7 +52,7 @@ class Fields:
 
     def choice(self, key: str, words: Collection[str]) -> str:
         """One of `words`; it must be there."""
-        value = self._required(key)
+        value = self.required(key)
         if not isinstance(value, str) or value not in words:
             raise self._wrong(key, value, f"one of {', '.join(words)}")
         return value
@@ -77,7 +78,7 @@ class Fields:
 
     def whole_or_null(self, key: str, *, least: int) -> int | None:
         """As `optional_whole`, but the key must be written down, with null for unknown."""
-        self._required(key)
+        self.required(key)
         return self.optional_whole(key, least=least)
 
     def number(self, key: str) -> float | None:

@@ -24,6 +24,7 @@ LONGEST_PAUSE_S = 5.0
 SILENT_S = 5.0
 """A thread that has not come back from the driver for so long is stuck; a slice takes a tenth of it."""
 STUCK_THREADS = 2
+STUCK = "stuck"
 WANTED = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventMigConfigChange
 NOT_SAID = 0xFFFFFFFF
 
@@ -53,7 +54,7 @@ class EventMonitor:
             self._abandon(self._listener)
         well = {card: handle for card, handle in cards.items() if card not in hung}
         if self._listener is None and well and self._may_start():
-            self._listener = _Listener(self._deliver, well, self._slice_ms)
+            self._listener = _Listener(self._deliver, well, self._slice_ms, STUCK if self._abandoned else "")
             self._listener.thread.start()
         elif self._listener is not None and self._listener.should_change(well, hung):
             self._listener.wanted = well
@@ -71,7 +72,7 @@ class EventMonitor:
     def trouble(self) -> str:
         """Why no event can arrive now; empty while listening."""
         if self._listener is None:
-            return "stuck" if self._abandoned else ""
+            return STUCK if self._abandoned else ""
         return self._listener.trouble
 
     def begin_to_stop(self) -> threading.Thread | None:
@@ -85,11 +86,11 @@ class EventMonitor:
 class _Listener:
     """One thread with one event set at a time."""
 
-    def __init__(self, deliver: Deliver, wanted: Mapping[CardId, Any], slice_ms: int) -> None:
+    def __init__(self, deliver: Deliver, wanted: Mapping[CardId, Any], slice_ms: int, trouble: str) -> None:
         self._deliver = deliver
         self._slice_ms = slice_ms
         self.stop = threading.Event()
-        self.trouble = ""
+        self.trouble = trouble
         self.wanted = wanted
         self._unheard: frozenset[CardId] = frozenset()
         self._beat_s = time.monotonic()
