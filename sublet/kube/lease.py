@@ -30,6 +30,10 @@ class LeaseTimes:
     give_up_s: float = 3.0
 
 
+class _Displaced(Exception):
+    """The lease that we renew is no longer ours."""
+
+
 class Elector:
     """Competes for one Lease under one identity."""
 
@@ -94,35 +98,37 @@ class Elector:
             await asyncio.sleep(self._times.renew_s)
 
     async def _renew_until_lost(self, success_s: float) -> None:
-        """Return when `give_up_s` have passed since the last success began, or another holder is seen."""
-        term = self._term
+        """Return `give_up_s` after the last success began, or when the lease is seen to be taken."""
         while True:
             await asyncio.sleep(min(self._times.renew_s, max(0.0, self._left_s(success_s))))
             began_s = _monotonic_s()
             left_s = self._left_s(success_s)
             if left_s <= 0:
                 return
-            if await self._try_once(within_s=left_s) and self._term == term:
-                success_s = began_s
-            elif self.holder != self._identity or self._term != term:
+            try:
+                if await self._try_once(within_s=left_s, renewing=True):
+                    success_s = began_s
+            except _Displaced:
                 return
 
     def _left_s(self, success_s: float) -> float:
         return success_s + self._times.give_up_s - _monotonic_s()
 
-    async def _try_once(self, *, within_s: float) -> bool:
+    async def _try_once(self, *, within_s: float, renewing: bool = False) -> bool:
         """Read the lease and write it if it is ours or free; any failure is a failed try."""
         try:
             async with asyncio.timeout(within_s):
-                return await self._read_and_write()
+                return await self._read_and_write(renewing=renewing)
         except (KubeError, TimeoutError) as error:
             log.warning("lease.try_failed", lease=self._name, identity=self._identity, error=repr(error))
             return False
 
-    async def _read_and_write(self) -> bool:
+    async def _read_and_write(self, *, renewing: bool) -> bool:
         try:
             lease = await self._kube.get(LEASES, self._name, namespace=self._namespace)
         except NotFound:
+            if renewing:
+                raise _Displaced from None
             return await self._create()
         spec = lease.get("spec") or {}
         version = lease["metadata"]["resourceVersion"]
@@ -130,14 +136,17 @@ class Elector:
             self._seen_version, self._seen_at_s = version, _monotonic_s()
         self.holder = spec.get("holderIdentity") or ""
         term = int(spec.get("leaseTransitions") or 0)
+        # by term too: another process may carry the same identity
         ours = self.holder == self._identity and term == self._term
-        if not ours:
+        if renewing:
+            if not ours:
+                raise _Displaced
+            wanted = self._spec(term)
+        else:
             lease_s = float(spec.get("leaseDurationSeconds") or self._times.lease_s)
-            if self.holder and _monotonic_s() < self._seen_at_s + lease_s:
+            if self.holder and not ours and _monotonic_s() < self._seen_at_s + lease_s:
                 return False
-            term = max(term, self._term) + 1
-        now = self._stamp()
-        wanted = self._spec(term) | {"acquireTime": spec.get("acquireTime", now) if ours else now}
+            wanted = self._spec(max(term, self._term) + 1) | {"acquireTime": self._stamp()}
         self._took(await self._kube.update(LEASES, lease | {"spec": spec | wanted}))
         return True
 

@@ -1,6 +1,6 @@
 """The API servers that the Kubernetes contract runs against, and short words for what it needs.
 
-A test module imports the fixtures it uses.
+The fixtures are handed on by conftest.py.
 """
 
 import base64

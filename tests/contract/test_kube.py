@@ -31,7 +31,6 @@ from sublet.kube.port import (
     Selection,
     StrategicPatch,
 )
-from tests.contract.kubeservers import access, kube, namespace, real_plane
 from tests.contract.kubewords import (
     CARD,
     GATE,
@@ -40,9 +39,6 @@ from tests.contract.kubewords import (
     config,
     pod,
 )
-from tests.lab.fixtures import api_server
-
-__all__ = ["access", "api_server", "kube", "namespace", "real_plane"]
 
 
 async def test_a_created_object_gets_uid_time_and_version(kube: KubeClient, namespace: str) -> None:

@@ -20,11 +20,7 @@ from sublet.kube.port import (
     JsonPatch,
     MergePatch,
 )
-from tests.contract.kubeservers import access, kube, namespace, real_plane
 from tests.contract.kubewords import CARD, GATE, OTHER_GATE, TERMS, adding, expression, pin, pod, required
-from tests.lab.fixtures import api_server
-
-__all__ = ["access", "api_server", "kube", "namespace", "real_plane"]
 
 
 async def test_a_pod_gets_its_defaults(kube: KubeClient, namespace: str) -> None:

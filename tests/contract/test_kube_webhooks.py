@@ -23,14 +23,11 @@ from sublet.kube.kind import (
 from sublet.kube.port import (
     Json,
 )
-from tests.contract.kubeservers import Hook, access, kube, namespace, real_plane, webhook
+from tests.contract.kubeservers import Hook, webhook
 from tests.contract.kubewords import (
     GATE,
     pod,
 )
-from tests.lab.fixtures import api_server
-
-__all__ = ["access", "api_server", "kube", "namespace", "real_plane"]
 
 
 def patching(*operations: Json) -> Json:
