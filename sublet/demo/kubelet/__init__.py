@@ -1,0 +1,6 @@
+"""A stand-in for the kubelet: its device manager, sockets and files, without a container runtime.
+
+Agents cannot tell it from the real one: Registration, ListAndWatch, Allocate, PreStartContainer, the device
+checkpoint, PodResources, cgroups. In place of containers it works out what each would see: environment and
+device nodes, CDI specs read from their files.
+"""
