@@ -237,11 +237,19 @@ class Lifecycle:
                 self._adopt_ghost(entry.node, uid, tuple(grants), now)
             elif record.node == entry.node and _same_grants(record.grants, grants):
                 record.grants, record.guessed_env = tuple(grants), False
-            elif (
-                record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts and not record.facts.ended
-            ):
-                if record.facts.gated or record.facts.node == entry.node:
-                    self._hold(record, Stage.RELEASING, entry.node, tuple(grants), now)
+            elif record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts:
+                self._adopt_for(record, record.facts, entry.node, tuple(grants), now)
+
+    def _adopt_for(
+        self, record: PodRecord, pod: PodFacts, node: NodeName, grants: tuple[LedgerGrant, ...], now: float
+    ) -> None:
+        """An earlier leader committed a pod that is still there: send the same release again."""
+        if pod.ended and pod.settled:
+            return
+        if pod.gated or pod.node == node:
+            self._hold(record, Stage.RELEASING, node, grants, now)
+        if pod.ended:
+            self._ending(record, now)
 
     def _adopt_ghost(self, node: NodeName, uid: PodUid, grants: tuple[LedgerGrant, ...], now: float) -> None:
         """Its pod object is gone, and how it ended was not seen: it counts until the agent proves more."""

@@ -64,8 +64,8 @@ class State:
         self.records: dict[PodUid, PodRecord] = {}
         self.reservations: dict[DecisionId, Reservation] = {}
         self.ledgers = Ledgers()
-        self.refs: dict[PodRef, dict[str, NodeName]] = {}
-        """Pod name -> booking key -> node, to keep a successor away from its predecessor."""
+        self.refs: dict[PodRef, dict[PodUid, NodeName]] = {}
+        """Pod name -> UID -> node of its grants, to keep a successor away from its predecessor."""
         self.avoid: dict[tuple[str, NodeName], float] = {}
         """(owner UID or pod) and node -> until when that node is kept from it."""
         self.owners: dict[str, tuple[float, float]] = {}
@@ -139,7 +139,7 @@ class State:
     def unreserve(self, id_: DecisionId) -> Reservation | None:
         reservation = self.reservations.pop(id_, None)
         if reservation and isinstance(reservation.outcome, Placement):
-            self._unbook(id_, reservation.outcome.node, reservation.ask.pod)
+            self._unbook(id_, reservation.outcome.node)
         return reservation
 
     # -- records
@@ -183,12 +183,17 @@ class State:
         record.grants = grants
         record.no_room = None
         self._book(record.uid, placement.node, record.ref, record.ask, grants)
+        self.refs.setdefault(record.ref, {})[record.uid] = placement.node
         self.enter(record, stage, now)
 
     def drop(self, record: PodRecord, now: float) -> None:
         """End what `record` books; it waits again (or is about to be forgotten)."""
         if record.placement:
-            self._unbook(record.uid, record.placement.node, record.ref)
+            self._unbook(record.uid, record.placement.node)
+            self.refs.get(record.ref, {}).pop(record.uid, None)
+            if not self.refs.get(record.ref):
+                self.refs.pop(record.ref, None)
+            self.ledgers.dirty.add(record.placement.node)
         record.placement = None
         record.grants = ()
         record.ending_revision = 0
@@ -268,16 +273,12 @@ class State:
         self, key: str, node: NodeName, ref: PodRef, ask: PodAsk | None, grants: Iterable[LedgerGrant]
     ) -> None:
         self.fleet.book(node, key, booking_of(ref, ask, tuple(grants)))
-        self.refs.setdefault(ref, {})[key] = node
         if ask:
             self.fleet.host(node, key, host_use(ask))
         self.totals_dirty.add(node)
 
-    def _unbook(self, key: str, node: NodeName, ref: PodRef) -> None:
+    def _unbook(self, key: str, node: NodeName) -> None:
         self.fleet.unbook(node, key)
         self.fleet.host(node, key, None)
-        self.refs.get(ref, {}).pop(key, None)
-        if not self.refs.get(ref):
-            self.refs.pop(ref, None)
         self.totals_dirty.add(node)
         self.dirty = True
