@@ -17,6 +17,9 @@ from sublet.model.errors import BadRequest
 
 log = structlog.get_logger()
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet mounts a pod's token and the API server's CA."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
@@ -31,7 +34,11 @@ class Access:
 
 
 async def find_access(
-    *, env: Mapping[str, str], kubeconfig: Path | None = None, context: str | None = None
+    *,
+    env: Mapping[str, str],
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    account: Path = SERVICE_ACCOUNT,
 ) -> Access:
     """Read the kubeconfig given, else `$KUBECONFIG`, else the pod's service account, else `~/.kube/config`.
 
@@ -42,7 +49,12 @@ async def find_access(
     chosen = str(kubeconfig) if kubeconfig else env.get("KUBECONFIG")
     try:
         if chosen is None and "KUBERNETES_SERVICE_HOST" in env:
-            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=settings,
+                environ=env,
+                token_filename=str(account / "token"),
+                cert_filename=str(account / "ca.crt"),
+            )
         else:
             await config.load_kube_config(
                 config_file=chosen, context=context, client_configuration=settings, persist_config=False

@@ -70,10 +70,12 @@ class Hook:
 
 
 @asynccontextmanager
-async def webhook(folder: Path, answer: Callable[[Json], Awaitable[Json] | Json]) -> AsyncIterator[Hook]:
-    """Serve admission reviews over TLS on loopback."""
+async def webhook(
+    folder: Path, answer: Callable[[Json], Awaitable[Json] | Json], *, host: str = "127.0.0.1"
+) -> AsyncIterator[Hook]:
+    """Serve admission reviews over TLS on loopback, with a certificate for `host`."""
     pki = Pki(folder / f"pki-{uuid4().hex[:6]}")
-    certificate, key = pki.server("webhook", hosts=("127.0.0.1",))
+    certificate, key = pki.server("webhook", hosts=(host,))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate, key)
     asked: list[Json] = []
