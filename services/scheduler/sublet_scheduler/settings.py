@@ -1,0 +1,69 @@
+"""What the scheduler can be told from outside: each field is ``SUBLET_<FIELD>`` in the environment."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sublet.contract import dialects
+from sublet.contract.dialects.interface import Options
+from sublet.model.claim import Policy
+from sublet.model.errors import BadRequest
+
+
+class MemoryUnit(StrEnum):
+    """The unit of ``aliyun.com/gpu-mem``, which the cluster's users agree on; never guessed."""
+
+    GIB = "GiB"
+    MIB = "MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    nats_url: str = "nats://nats.sublet-system:4222"
+    kubeconfig: str = ""
+    """Empty: the pod's service account."""
+    namespace: str = "sublet-system"
+    """Where the secrets of the scheduler are kept."""
+    webhook_host: str = "0.0.0.0"  # noqa: S104 - the API server calls from anywhere
+    webhook_port: int = 8443
+    webhook_names: tuple[str, ...] = ("sublet-scheduler.sublet-system.svc",)
+    """DNS names and addresses in the webhook's certificate."""
+    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address
+    probe_port: int = 8080
+    log_level: str = "info"
+    decision_budget_s: float = 2.0
+    """Longest a webhook answer may take; stays under the API server's timeoutSeconds."""
+    reservation_s: float = 10.0
+    """How long a placement waits for its pod to be seen."""
+    heartbeat_fresh_s: float = 15.0
+    reconcile_s: float = 60.0
+    stuck_pin_s: float = 60.0
+    drain_s: float = 5.0
+    """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
+    dialects: tuple[str, ...] = ("sublet", "nvidia", "gpushare")
+    gpu_mem_unit: MemoryUnit = MemoryUnit.GIB
+    node_policy: Policy = Policy.BINPACK
+    card_policy: Policy = Policy.BINPACK
+    manage_all: bool = False
+    """Read foreign names in every namespace, not only in those labelled ``sublet.dev/manage``."""
+    tolerate_taints: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+
+    def __post_init__(self) -> None:
+        for name in self.dialects:
+            if name not in dialects.BY_NAME:
+                known = ", ".join(dialects.BY_NAME)
+                raise BadRequest(f"SUBLET_DIALECTS names {name!r}", hint=f"Known: {known}")
+        for field in ("node_policy", "card_policy"):
+            if getattr(self, field) is Policy.FRAGMENTATION:
+                raise BadRequest(
+                    f"SUBLET_{field.upper()}={Policy.FRAGMENTATION!s} cannot be honoured yet",
+                    hint=f"Use {Policy.BINPACK} or {Policy.SPREAD}",
+                )
+
+    @property
+    def options(self) -> Options:
+        """What the cluster sets about its dialects."""
+        return Options(
+            enabled=self.dialects,
+            gpu_mem_unit_mib=1024 if self.gpu_mem_unit is MemoryUnit.GIB else 1,
+            tolerate=self.tolerate_taints,
+        )

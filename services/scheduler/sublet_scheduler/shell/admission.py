@@ -1,0 +1,194 @@
+"""Answers one review: reads the claim, asks the engine, and writes the outcome as one JSON Patch.
+
+Lack of room, of a bus or of time never refuses a pod: it is admitted behind our gate and decided later.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+from uuid import uuid4
+
+import structlog
+
+from sublet.contract import decision, keys, podspec
+from sublet.contract.decision import Decision
+from sublet.contract.dialects.interface import NATIVE_NAME, Options
+from sublet.contract.patching import admission_patch, elsewhere_patch
+from sublet.contract.podspec import Json
+from sublet.contract.reading import forged_keys, read_pod
+from sublet.contract.results import pod_results
+from sublet.model.claim import PodAsk
+from sublet.model.errors import BadRequest, Unavailable
+from sublet.model.ids import DecisionId
+from sublet.model.placement import NoRoom, Placement
+from sublet.model.reasons import EXPLANATIONS, Reason, Refusal, RefusalCode
+from sublet_scheduler.core.effects import Answer
+from sublet_scheduler.core.events import ReviewAsked
+from sublet_scheduler.shell.cards import CardsOf
+from sublet_scheduler.shell.review import Request, allow, deny
+
+log = structlog.get_logger()
+
+MIRROR = "kubernetes.io/config.mirror"
+
+
+class Ask(Protocol):
+    async def __call__(self, review: ReviewAsked, *, within_s: float) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """`key` signs decisions; `refused` is told of each refusal's code."""
+
+    ask: Ask
+    managed: Callable[[str], Awaitable[bool]]
+    cards_of: CardsOf
+    options: Options
+    key: bytes
+    budget_s: float
+    unix_ms: Callable[[], int]
+    refused: Callable[[RefusalCode], None]
+
+    async def claims(self, request: Request) -> bytes:
+        """Answer for a pod that names something of ours.
+
+        Raises:
+            Unavailable: no decision in time for a pod with spec.nodeName, which no gate can hold.
+        """
+        pod = request.object
+        if pod is None or not _concerns_us(request, pod):
+            return allow(request.uid)
+        managed = await self.managed(request.namespace)
+        carried = self._carried(pod)
+        ask = read_pod(pod, namespace=request.namespace, options=self.options, managed=managed)
+        refusal = self._objection(pod, carried, ask, managed=managed)
+        if refusal:
+            return self._deny(request, refusal)
+        if not isinstance(ask, PodAsk):
+            return allow(request.uid)
+        return await self._answer(request, pod, ask, carried)
+
+    async def elsewhere(self, request: Request) -> bytes:
+        """Answer for a pod that names foreign resources in a namespace where they do not count."""
+        pod = request.object
+        if pod is None or not _concerns_us(request, pod) or (pod.get("spec") or {}).get("nodeName"):
+            return allow(request.uid)
+        if await self.managed(request.namespace):
+            return allow(request.uid)
+        namespace, options = request.namespace, self.options
+        if read_pod(pod, namespace=namespace, options=options, managed=False) is not None:
+            return allow(request.uid)  # it has a claim of ours as well, which must reach our nodes
+        if read_pod(pod, namespace=namespace, options=options, managed=True) is None:
+            return allow(request.uid)
+        return allow(request.uid, elsewhere_patch(pod))
+
+    def _carried(self, pod: Json) -> Decision | None:
+        """A decision that we wrote into this very object: another round of its own creation.
+
+        One that names a UID was copied from a pod that exists.
+        """
+        text = podspec.annotations(pod).get(keys.DECISION, "")
+        if not decision.is_signed(text, self.key):
+            return None
+        try:
+            found = decision.read(text)
+        except BadRequest:
+            return None
+        return found if found.uid is None else None
+
+    def _objection(
+        self, pod: Json, carried: Decision | None, ask: PodAsk | Refusal | None, *, managed: bool
+    ) -> Refusal | None:
+        options = self.options if managed else replace(self.options, enabled=(NATIVE_NAME,))
+        if carried is None:
+            forged = forged_keys(pod, options)
+            if forged:
+                return forged
+        elif isinstance(ask, PodAsk):
+            return _misused_slot(pod, ask) or None
+        return ask if isinstance(ask, Refusal) else None
+
+    async def _answer(self, request: Request, pod: Json, ask: PodAsk, carried: Decision | None) -> bytes:
+        review = ReviewAsked(
+            decision=DecisionId(uuid4().hex),
+            ask=ask,
+            known=carried.id if carried else None,
+            dry_run=bool(request.dry_run),
+            foreign_gates=any(gate != keys.GATE for gate in podspec.gates(pod)),
+        )
+        id_ = review.known or review.decision
+        outcome: Placement | NoRoom | Refusal
+        try:
+            answer = await self._decide(review, carried)
+            id_, outcome = answer.id, answer.outcome
+            if isinstance(outcome, Refusal):
+                return self._deny(request, outcome)
+            patch = self._patch(pod, ask, id_, outcome)
+        except Unavailable as error:
+            log.warning("decision.missed", pod=str(ask.pod), decision=id_, error=str(error))
+            if ask.node_name:
+                raise
+            outcome = undecided()
+            patch = self._patch(pod, ask, id_, outcome)
+        warning = f"the pod waits behind its gate: {outcome.message}" if isinstance(outcome, NoRoom) else ""
+        return allow(request.uid, patch, warning=warning)
+
+    async def _decide(self, review: ReviewAsked, carried: Decision | None) -> Answer:
+        """A decision of ours that the engine does not know may be that of a dry run, or one that was never
+        made; such a pod is decided anew. One with a placement was copied from somewhere."""
+        answer = await self.ask(review, within_s=self.budget_s)
+        unknown = isinstance(answer.outcome, Refusal) and answer.outcome.code is RefusalCode.RESERVED_KEY
+        if unknown and carried and (review.dry_run or carried.placement is None):
+            return await self.ask(
+                replace(review, known=None, decision=DecisionId(uuid4().hex)), within_s=self.budget_s
+            )
+        return answer
+
+    def _patch(
+        self, pod: Json, ask: PodAsk, id_: DecisionId, outcome: Placement | NoRoom
+    ) -> list[dict[str, object]]:
+        placed = outcome if isinstance(outcome, Placement) else None
+        at_ns = self.unix_ms() * 1_000_000
+        written = (
+            pod_results(ask, placed, self.cards_of(placed), self.options, at_ns=at_ns) if placed else None
+        )
+        return admission_patch(
+            pod,
+            ask,
+            id_,
+            placement=placed,
+            written=written,
+            waiting=outcome.message if isinstance(outcome, NoRoom) else "",
+            options=self.options,
+            key=self.key,
+        )
+
+    def _deny(self, request: Request, refusal: Refusal) -> bytes:
+        self.refused(refusal.code)
+        log.info("pod.refused", namespace=request.namespace, code=refusal.code, message=refusal.message)
+        return deny(request.uid, refusal)
+
+
+def undecided() -> NoRoom:
+    why = EXPLANATIONS[Reason.UNDECIDED]
+    return NoRoom(reasons={Reason.UNDECIDED: 1}, message=f"{why.text}; {why.way_out}")
+
+
+def _concerns_us(request: Request, pod: Json) -> bool:
+    """Pods at their creation, but for the kubelet's mirrors of static pods."""
+    mirror = MIRROR in podspec.annotations(pod) and request.user_info.username.startswith("system:node:")
+    return request.operation == "CREATE" and request.kind.kind == "Pod" and not mirror
+
+
+def _misused_slot(pod: Json, ask: PodAsk) -> Refusal | None:
+    """A slot that is not the one we added, beside a decision of ours."""
+    claiming = {claim.container for claim in ask.claims}
+    for container in podspec.containers(pod):
+        value = str(container.limits.get(keys.SLOT, ""))
+        if value and not (container.name in claiming and value == "1"):
+            return Refusal(
+                code=RefusalCode.RESERVED_RESOURCE,
+                message=f"container {container.name!r} has {keys.SLOT}={value!r}",
+                hint=f"Leave {keys.SLOT} out, the webhook adds it",
+            )
+    return None

@@ -1,0 +1,48 @@
+"""Performs what the engine wants done in the cluster, and tells it what came of that."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from sublet_scheduler.core.effects import (
+    AckRelease,
+    FreeStuckPin,
+    MarkWaiting,
+    ReleasePod,
+    Report,
+    WriteTotals,
+)
+from sublet_scheduler.core.events import Event
+from sublet_scheduler.shell.kubeevents import KubeEvents
+from sublet_scheduler.shell.nodewrites import NodeWrites
+from sublet_scheduler.shell.outbox import ClusterEffect, Outbox
+from sublet_scheduler.shell.podpatches import PodPatches
+from sublet_scheduler.shell.stuckpin import StuckPins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEffects:
+    pods: PodPatches
+    nodes: NodeWrites
+    pins: StuckPins
+    events: KubeEvents
+    outbox: Outbox
+    report: Callable[[Event], None]
+    unix_ms: Callable[[], int]
+
+    async def perform(self, effect: ClusterEffect) -> None:
+        match effect:
+            case ReleasePod() | MarkWaiting():
+                self.report(await self.pods.perform(effect))
+            case WriteTotals():
+                self.report(await self.nodes.totals(effect))
+            case AckRelease():
+                await self.nodes.acknowledge(effect)
+            case FreeStuckPin():
+                found = await self.pins.free(effect, now_ms=self.unix_ms())
+                if found:
+                    self.outbox.put(found)
+            case Report():
+                await self.events.tell(effect, at_ms=self.unix_ms())
+            case _:
+                assert_never(effect)

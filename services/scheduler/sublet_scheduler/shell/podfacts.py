@@ -1,0 +1,269 @@
+"""Reads Pod objects into what the engine decides on: pods that claim whole, a few fields of all others."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from sublet.contract import decision, keys, podspec
+from sublet.contract.decision import Decision
+from sublet.contract.dialects.interface import Options
+from sublet.contract.podspec import Json
+from sublet.contract.quantity import whole_number
+from sublet.contract.reading import enabled_dialects, read_pod
+from sublet.model.claim import PodAsk
+from sublet.model.errors import BadRequest
+from sublet.model.ids import CardId, NodeName, PodRef, PodUid
+from sublet.model.reasons import Refusal
+from sublet_scheduler.core.facts import PodFacts
+
+
+class _Resources(msgspec.Struct):
+    limits: dict[str, Any] | None = None
+    requests: dict[str, Any] | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    restart_policy: str | None = msgspec.field(default=None, name="restartPolicy")
+    resources: _Resources | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+    name: str
+    namespace: str
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    created: str | None = msgspec.field(default=None, name="creationTimestamp")
+    deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct):
+    node_name: str | None = msgspec.field(default=None, name="nodeName")
+    gates: list[_Named] | None = msgspec.field(default=None, name="schedulingGates")
+    containers: list[_Container] = msgspec.field(default_factory=list)
+    init_containers: list[_Container] | None = msgspec.field(default=None, name="initContainers")
+    overhead: dict[str, Any] | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str | None = None
+
+
+class _Slim(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+    status: _Status | None = None
+
+
+_slim = msgspec.json.Decoder(_Slim).decode
+_whole = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReader:
+    """`key` checks the MAC of decisions."""
+
+    options: Options
+    key: bytes
+
+    def read(self, raw: bytes) -> PodFacts:
+        """Raises msgspec.DecodeError and ValueError where it is no pod."""
+        slim = _slim(raw)
+        return self.read_whole(_whole(raw)) if _may_claim(slim) else self._unclaimed(slim)
+
+    def read_whole(self, pod: Json) -> PodFacts:
+        """The same for an object that is decoded already."""
+        meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+        annotations = podspec.annotations(pod)
+        asked = read_pod(
+            pod, namespace=meta["namespace"], options=self.options, managed=_was_managed(pod, self.options)
+        )
+        if asked is None:
+            return self._unclaimed(msgspec.convert(pod, _Slim))
+        cpu_milli, memory_mib = _host_requests(pod)
+        uid = PodUid(meta["uid"])
+        gates = podspec.gates(pod)
+        text = annotations.get(keys.DECISION, "")
+        written = _decision(text)
+        ours = decision.is_signed(text, self.key)
+        node = spec.get("nodeName")
+        return PodFacts(
+            uid=uid,
+            ref=PodRef(meta["namespace"], meta["name"]),
+            version=meta.get("resourceVersion", ""),
+            node=NodeName(node) if node else None,
+            phase=status.get("phase") or "Pending",
+            deleting=bool(meta.get("deletionTimestamp")),
+            settled=is_settled(pod),
+            cpu_milli=cpu_milli,
+            memory_mib=memory_mib,
+            created_s=_unix_s(meta.get("creationTimestamp")),
+            ask=asked if isinstance(asked, PodAsk) else None,
+            unreadable=asked if isinstance(asked, Refusal) else None,
+            gated=keys.GATE in gates,
+            foreign_gates=any(gate != keys.GATE for gate in gates),
+            decision=written,
+            decision_text=text,
+            signed=ours and written is not None and written.uid == uid,
+            proposed=ours and written is not None and written.uid is None,
+            waiting=annotations.get(keys.WAITING, ""),
+            unschedulable=_is_unschedulable(status),
+            cards=tuple(_cards(annotations, written)),
+        )
+
+    def _unclaimed(self, pod: _Slim) -> PodFacts:
+        view = _as_json(pod.spec)
+        cpu_milli, memory_mib = _host_requests(view)
+        node = pod.spec.node_name
+        return PodFacts(
+            uid=PodUid(pod.metadata.uid),
+            ref=PodRef(pod.metadata.namespace, pod.metadata.name),
+            version=pod.metadata.resource_version,
+            node=NodeName(node) if node else None,
+            phase=(pod.status.phase if pod.status else None) or "Pending",
+            deleting=bool(pod.metadata.deleted),
+            cpu_milli=cpu_milli,
+            memory_mib=memory_mib,
+            resources=self._served(view),
+            created_s=_unix_s(pod.metadata.created),
+        )
+
+    def _served(self, view: Json) -> dict[str, int]:
+        """Served resources that the pod takes of its node without a claim."""
+        served = {keys.SLOT}.union(*(one.resources for one in enabled_dialects(self.options, managed=True)))
+        found = list(podspec.containers(view))
+        named = {name for one in found for name in one.limits if name in served}
+        return {
+            name: podspec.effective(found, lambda one, name=name: _units(one.limits.get(name)))  # type: ignore[misc]
+            for name in sorted(named)
+        }
+
+
+def _may_claim(pod: _Slim) -> bool:
+    """Whether the webhook, or somebody in its name, has had this pod in hand."""
+    meta, spec = pod.metadata, pod.spec
+    return (
+        keys.CLAIMED_LABEL in (meta.labels or {})
+        or keys.DECISION in (meta.annotations or {})
+        or any(gate.name == keys.GATE for gate in spec.gates or ())
+    )
+
+
+def _was_managed(pod: Json, options: Options) -> bool:
+    """Whether foreign names counted when the pod was admitted: then a container without a native name has
+    a slot. The namespace's label may have changed since."""
+    native = next(iter(enabled_dialects(options, managed=False)), None)
+    resources = native.resources if native else frozenset()
+    return any(
+        keys.SLOT in container.limits and not resources & container.limits.keys()
+        for container in podspec.containers(pod)
+    )
+
+
+def is_settled(pod: Json) -> bool:
+    """Whether every container has terminated or never started, as far as the kubelet itself told.
+
+    A container that the kubelet could not find, and one that somebody else than the kubelet declared ended
+    before it reported, are not settled: only the node can tell.
+    """
+    status = pod.get("status") or {}
+    if not status.get("startTime"):
+        return not (pod.get("spec") or {}).get("nodeName")
+    collected = any(
+        one.get("type") == "DisruptionTarget" and one.get("reason") == "DeletionByPodGC"
+        for one in status.get("conditions") or ()
+    )
+    told = {
+        one["name"]: one
+        for part in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        for one in status.get(part) or ()
+    }
+    named = {one.name for one in podspec.containers(pod)} | told.keys()
+    return all(_is_over(told.get(name) or {}, never_counts=not collected) for name in named)
+
+
+def _is_over(status: Json, *, never_counts: bool) -> bool:
+    state = status.get("state") or {}
+    if "terminated" in state:
+        return bool(state["terminated"].get("reason") != "ContainerStatusUnknown")
+    if "running" in state:
+        return False
+    return never_counts and not status.get("containerID")
+
+
+def _is_unschedulable(status: Json) -> bool:
+    return not status.get("nominatedNodeName") and any(
+        one.get("type") == "PodScheduled"
+        and one.get("status") == "False"
+        and one.get("reason") == "Unschedulable"
+        for one in status.get("conditions") or ()
+    )
+
+
+def _decision(text: str) -> Decision | None:
+    try:
+        return decision.read(text) if text else None
+    except BadRequest:
+        return None
+
+
+def _cards(annotations: Json, written: Decision | None) -> Iterable[CardId]:
+    """Every card that the annotations name, once."""
+    listed = [
+        card.strip()
+        for key, value in annotations.items()
+        if key.startswith(keys.CARDS_PREFIX)
+        for card in value.split(",")
+    ]
+    if written and written.placement:
+        listed += [grant.card for grants in written.placement.containers.values() for grant in grants]
+    return (CardId(card) for card in sorted(set(listed)) if card)
+
+
+def _as_json(spec: _Spec) -> Json:
+    def containers(these: list[_Container] | None) -> list[Json]:
+        return [
+            {
+                "name": one.name,
+                "restartPolicy": one.restart_policy,
+                "resources": {
+                    "limits": one.resources.limits if one.resources else None,
+                    "requests": one.resources.requests if one.resources else None,
+                },
+            }
+            for one in these or ()
+        ]
+
+    return {
+        "spec": {
+            "initContainers": containers(spec.init_containers),
+            "containers": containers(spec.containers),
+            "overhead": spec.overhead,
+        }
+    }
+
+
+def _host_requests(pod: Json) -> tuple[int, int]:
+    """Nothing where a quantity cannot be read: the pod must be known all the same."""
+    try:
+        return podspec.host_requests(pod)
+    except ValueError:
+        return 0, 0
+
+
+def _units(value: object) -> int:
+    amount = whole_number(value, key="", unit="units") if value is not None else 0
+    return amount if isinstance(amount, int) else 0
+
+
+def _unix_s(stamp: str | None) -> float:
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
