@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sublet.contract import keys
+from sublet.contract import dialects, keys
+from sublet.contract.dialects import gpushare
 from tests.manifests.rendering import OVERLAYS, reviewed
 
 SCHEDULER = "system:serviceaccount:sublet-system:sublet-scheduler"
@@ -20,6 +21,7 @@ RIGHTS = {
     ("sublet-scheduler", "*", "", "nodes/status", ()): {"patch"},
     ("sublet-scheduler", "*", "", "namespaces", ()): {"get", "list", "watch"},
     ("sublet-scheduler", "*", "", "events", ()): {"create", "patch"},
+    ("sublet-scheduler", "*", "batch", "jobs", ()): {"get"},
     ("sublet-scheduler", "*", "resource.k8s.io", "resourceslices", ()): {"list"},
     ("sublet-scheduler", "*", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ()): {
         "list",
@@ -59,6 +61,7 @@ HOST_PATHS = {
         "/var/lib/kubelet/device-plugins",
         "/var/lib/kubelet/pod-resources",
         "/var/run/cdi",
+        "/etc/cdi",
         "/var/lib/sublet",
         "/sys/fs/cgroup",
         "/dev",
@@ -213,11 +216,8 @@ def test_every_policy_denies_and_fails_closed(overlay: str) -> None:
 def test_policies_and_webhook_use_the_names_of_the_contract(overlay: str) -> None:
     """A name in an expression that the code does not know guards nothing."""
     known = {
-        *keys.NATIVE_RESOURCES,
+        *(name for dialect in dialects.ALL for name in dialect.resources),
         *keys.RESERVED_ANNOTATIONS,
-        keys.NVIDIA_GPU,
-        keys.ALIYUN_GPU_MEM,
-        keys.ALIYUN_GPU_COUNT,
         keys.SLOT,
         keys.GATE,
         keys.CLAIMED_LABEL,
@@ -231,7 +231,7 @@ def test_policies_and_webhook_use_the_names_of_the_contract(overlay: str) -> Non
         "kubernetes.io/config.mirror",
         "DisruptionTarget",
         "ALIYUN_COM_GPU_",
-        "scheduler.framework.gpushare.allocation",
+        gpushare.ALLOCATION,
     }
     used = {literal for text in expressions(overlay) for literal in re.findall(r"'([^']*)'", text)}
     assert used == known

@@ -1,0 +1,37 @@
+"""What the manifests set, the services know."""
+
+import pytest
+import sublet_agent.settings
+import sublet_scheduler.settings
+
+from sublet.runtime.settings import PREFIX, read_settings
+from tests.manifests.rendering import OVERLAYS, reviewed
+
+SETTINGS: dict[str, type[object]] = {
+    "agent": sublet_agent.settings.Settings,
+    "scheduler": sublet_scheduler.settings.Settings,
+}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("service", SETTINGS)
+def test_a_service_can_read_every_setting_that_it_is_given(overlay: str, service: str) -> None:
+    entries = reviewed(overlay)
+    [container] = [
+        container
+        for workload in entries
+        if workload["kind"] in ("Deployment", "DaemonSet")
+        for container in workload["spec"]["template"]["spec"]["containers"]
+        if container["name"] == service
+    ]
+    given: dict[str, str] = {}
+    for source in container["envFrom"]:
+        [settings] = [
+            entry
+            for entry in entries
+            if entry["kind"] == "ConfigMap" and entry["metadata"]["name"] == source["configMapRef"]["name"]
+        ]
+        given |= settings["data"]
+    given |= {variable["name"]: variable.get("value", "from-the-pod") for variable in container["env"]}
+    assert all(name.startswith(PREFIX) for name in given)
+    read_settings(SETTINGS[service], given)
