@@ -13,6 +13,20 @@ VERSION: Mapping[str, str] = {
     "gitVersion": "v1.37.0+sublet-demo",
     "platform": "demo",
 }
+_SHORT = {
+    "configmaps": "cm",
+    "daemonsets": "ds",
+    "deployments": "deploy",
+    "events": "ev",
+    "namespaces": "ns",
+    "nodes": "no",
+    "poddisruptionbudgets": "pdb",
+    "pods": "po",
+    "replicasets": "rs",
+    "serviceaccounts": "sa",
+    "services": "svc",
+    "statefulsets": "sts",
+}
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -63,4 +77,5 @@ def _resource(kind: Kind) -> dict[str, Any]:
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": _VERBS,
+        "shortNames": [_SHORT[kind.plural]] if kind.plural in _SHORT else [],
     }

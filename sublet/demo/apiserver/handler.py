@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from sublet.demo.apiserver import patching, podactions
-from sublet.demo.apiserver.answers import Refused, bad_request, no_such_path
+from sublet.demo.apiserver.answers import Refused, bad_request, no_such_path, unsupported
 from sublet.demo.apiserver.discovery import discovered
 from sublet.demo.apiserver.faults import Answer, Cut, Faults, Hang
 from sublet.demo.apiserver.registry import Registry
@@ -143,6 +143,8 @@ class Handler:
 
 
 async def _body(request: web.Request) -> Json:
+    if "protobuf" in request.content_type:
+        raise unsupported(request.content_type)
     try:
         return msgspec.json.decode(await request.read(), type=dict[str, Any])
     except msgspec.DecodeError as error:

@@ -39,12 +39,14 @@ async def serve_watch(
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
-    await response.prepare(request)
     watch = OpenWatch()
     faults.watches.add(watch)
     store.wakers.add(watch.wake)
     try:
+        await response.prepare(request)
         await _send_until_end(response, watched, store, watch, bookmark_every_s)
+    except ConnectionResetError:  # the reader has left, which is its right
+        pass
     finally:
         faults.watches.discard(watch)
         store.wakers.discard(watch.wake)
