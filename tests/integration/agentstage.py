@@ -43,9 +43,11 @@ def claiming(name: str, **more: Any) -> ContainerSpec:
     return ContainerSpec(name=name, devices={keys.SLOT: 1}, **more)
 
 
-def pod(name: str, *containers: ContainerSpec, init: tuple[ContainerSpec, ...] = (), **more: Any) -> PodSpec:
+def pod(
+    name: str, *containers: ContainerSpec, init: tuple[ContainerSpec, ...] = (), uid: str = "", **more: Any
+) -> PodSpec:
     chosen = containers or (claiming("main"),)
-    return PodSpec(uid=uid_of(name), name=name, containers=chosen, init=init, **more)
+    return PodSpec(uid=uid or uid_of(name), name=name, containers=chosen, init=init, **more)
 
 
 def uid_of(name: str) -> str:

@@ -176,7 +176,7 @@ class Agent:
             "card-signals": partial(feeds.feed_signals, source, self._box),
             "signals": self._box.run,
             "verdicts": partial(feeds.feed_verdicts, bus, node, driver),
-            "ledger": partial(feeds.feed_ledger, bus, node, driver),
+            "ledger": partial(feeds.feed_ledger, bus, node, driver, self._publisher),
             "ledger-meta": partial(feeds.feed_ledger_meta, bus, driver),
             "ledger-reads": partial(feeds.read_ledger, bus, node, self._read_ledger, driver),
             "connections": partial(feeds.feed_connections, bus, driver, self._publisher),

@@ -190,6 +190,11 @@ class StandInKubelet:
         if streams:
             await asyncio.wait(streams)
 
+    async def list_foreign(self, resource: str, count: int) -> None:
+        """Play another vendor's plugin that lists `count` devices; 0 = it is gone."""
+        self.table.listed(resource, {f"foreign-{number}": True for number in range(count)})
+        await self._tell()
+
     async def _register(self, request: pb.RegisterRequest) -> str:
         socket = self._folders.plugins / request.endpoint
         if request.version != "v1beta1":

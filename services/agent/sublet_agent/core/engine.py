@@ -9,6 +9,7 @@ from sublet.model.ids import CardId, NodeName, PodUid, SlotId
 from sublet.model.placement import CardUse, GrantState, LedgerMeta, NodeLedger
 from sublet_agent.core import event as ev
 from sublet_agent.core.edits import Injection, Node, Runtime
+from sublet_agent.core.holders import live_holdings
 from sublet_agent.core.identity import Identity
 from sublet_agent.core.observation import Observation
 from sublet_agent.core.occupancy import occupancy
@@ -18,7 +19,7 @@ from sublet_agent.core.slots import LEAST, next_count, slot_number, wanted_count
 from sublet_agent.core.start import Give, Known, Refuse, Wait, decide
 
 TAKEN_S = 10.0
-"""How long an Allocate call counts as holding before checkpoint and PodResources must show it."""
+"""How long an Allocate call counts as holding while the node does not show it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +115,8 @@ class Engine:
                 return self._inventory()
             case ev.BusReached():
                 cards = (self.cards or {}).values()
-                present = tuple(card for card in cards if card.health is not HealthState.LOST)
-                return [ev.Announce(present)]
+                present = (card for card in cards if card.health is not HealthState.LOST)
+                return [ev.Announce(tuple(present))]
             case ev.Tick():
                 return self._tick(now)
             case _:
@@ -134,10 +135,11 @@ class Engine:
     @property
     def held(self) -> frozenset[SlotId] | None:
         """Slots that somebody holds or was just given; None while the checkpoint is not readable."""
-        if self.seen is None or self.seen.checkpoint is None:
+        holdings = live_holdings(self.seen, self.taken) if self.seen else None
+        if self.seen is None or holdings is None:
             return None
-        holdings = {holding.slot for holding in self.seen.checkpoint.holdings}
-        return frozenset(holdings | {one.slot for one in self.seen.listings or ()} | self.taken.keys())
+        listed = {listing.slot for listing in self.seen.listings or ()}
+        return frozenset({holding.slot for holding in holdings} | listed | self.taken.keys())
 
     # cards and slots
 
@@ -241,7 +243,10 @@ class Engine:
         if seen.generation != self.generation:  # it proves nothing about entries made since
             seen = replace(seen, revision=0)
         self.seen = seen
-        self.taken = {slot: at for slot, at in self.taken.items() if seen.began_s < at + TAKEN_S}
+        shown = {holding.slot for holding in live_holdings(seen) or ()}
+        self.taken = {
+            slot: at for slot, at in self.taken.items() if seen.began_s < at + TAKEN_S and slot not in shown
+        }
         gone = [ev.Forget(slot) for slot in self._ended(seen)]
         for one in gone:
             del self.records[one.slot]
@@ -253,6 +258,7 @@ class Engine:
             boot_id=self.config.boot_id,
             epoch=self.config.epoch,
             cards=self.cards or (),
+            holdings=live_holdings(seen, self.taken) or (),
             records=self.records,
             pods={grant.uid: grant.pod for grant in entry},
             withheld=len(self.withheld),
@@ -262,9 +268,10 @@ class Engine:
 
     def _ended(self, seen: Observation) -> list[SlotId]:
         """Slots whose holder's pod is proved gone: every source was readable and none names it."""
-        if seen.checkpoint is None or seen.listings is None or seen.pods_with_cgroups is None:
+        holdings = live_holdings(seen, self.taken)
+        if holdings is None or seen.listings is None or seen.pods_with_cgroups is None:
             return []
-        holders = {(holding.slot, holding.uid) for holding in seen.checkpoint.holdings}
+        holders = {(holding.slot, holding.uid) for holding in holdings}
         return [
             slot
             for slot, record in sorted(self.records.items())

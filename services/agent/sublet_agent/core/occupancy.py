@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid, SlotId
 from sublet.model.placement import CardUse, Occupancy, Prepared, SlotUse
-from sublet_agent.core.observation import Observation, Process
+from sublet_agent.core.observation import Holding, Listing, Observation, Process
 from sublet_agent.core.record import Record
 
 NOBODY = PodRef("", "")
@@ -17,11 +17,13 @@ def occupancy(
     boot_id: str,
     epoch: str,
     cards: Iterable[CardId],
+    holdings: Iterable[Holding],
     records: Mapping[SlotId, Record],
     pods: Mapping[PodUid, PodRef],
     withheld: int,
 ) -> Occupancy:
-    """`pods` are names known from the ledger, for holders that PodResources does not list.
+    """`holdings` are those of pods that live; `pods` are names known from the ledger, for holders that
+    PodResources does not list.
 
     `seq` is left to the one who publishes.
     """
@@ -36,7 +38,7 @@ def occupancy(
         pod_resources_read=seen.listings is not None,
         cgroups_read=seen.pods_with_cgroups is not None,
         processes_read=seen.processes_read,
-        slots=tuple(_slot_uses(seen, records, pods)),
+        slots=tuple(_slot_uses(holdings, seen.listings or (), records, pods)),
         prepared=tuple(
             Prepared(
                 slot=record.slot,
@@ -55,10 +57,11 @@ def occupancy(
 
 
 def _slot_uses(
-    seen: Observation, records: Mapping[SlotId, Record], pods: Mapping[PodUid, PodRef]
+    holdings: Iterable[Holding],
+    listings: Iterable[Listing],
+    records: Mapping[SlotId, Record],
+    pods: Mapping[PodUid, PodRef],
 ) -> list[SlotUse]:
-    holdings = seen.checkpoint.holdings if seen.checkpoint else ()
-    listings = seen.listings or ()
     listed = {listing.slot: listing.pod for listing in listings}
     names = {record.uid: record.pod for record in records.values()} | dict(pods)
     uses = [

@@ -70,7 +70,8 @@ async def feed_verdicts(bus: Bus, node: NodeName, driver: Driver) -> None:
                 log.warning("verdict.unreadable", error=str(error))
 
 
-async def feed_ledger(bus: Bus, node: NodeName, driver: Driver) -> None:
+async def feed_ledger(bus: Bus, node: NodeName, driver: Driver, publisher: Publisher) -> None:
+    """A ledger that was made anew tells of a bus that has lost everything, ours included."""
     seen = False
     key = subjects.ledger_key(node)
     async with aclosing(bus.follow(subjects.LEDGER_BUCKET, key)) as changes:
@@ -89,6 +90,8 @@ async def feed_ledger(bus: Bus, node: NodeName, driver: Driver) -> None:
                 case Reset():
                     seen = False
                     await driver.submit(ev.LedgerForgotten())
+                    await driver.submit(ev.BusReached())
+                    publisher.refresh()
                 case Synced():
                     if not seen:
                         await driver.submit(ev.LedgerSeen(_empty(node, 0)))
