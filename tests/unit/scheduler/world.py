@@ -42,6 +42,8 @@ class World:
     term: int = 1
     lost: bool = False
     proven_gone: set[PodUid] = field(default_factory=set)
+    physical: dict[PodUid, Placement] = field(default_factory=dict)
+    """Pods whose containers really exist on their node, whatever the API server says of them."""
     _revision: int = 0
     _version: int = 0
     _ids: int = 0
@@ -178,12 +180,15 @@ class World:
 
     def change(self, uid: PodUid, **facts: Any) -> None:
         """The pod's object changes and the watch shows it."""
+        if facts.get("settled"):
+            self.physical.pop(uid, None)
         self._version += 1
         self.pods[uid] = replace(self.pods[uid], version=str(self._version), **facts)
         self.send(ev.PodSeen(self.pods[uid]))
         self.settle()
 
     def bind(self, uid: PodUid) -> None:
+        self.physical[uid] = self.released[uid]
         self.change(uid, node=self.released[uid].node, phase="Running")
 
     def delete(self, uid: PodUid, *, seen: bool = True) -> None:
@@ -223,6 +228,9 @@ class World:
             pods_with_cgroups=frozenset(alive),
         )
         if seen.cgroups_read:
+            on_node = [uid for uid, placement in self.physical.items() if placement.node == name]
+            for uid in set(on_node) - seen.pods_with_cgroups:
+                del self.physical[uid]
             self.proven_gone |= self.released.keys() - seen.pods_with_cgroups
         self.send(ev.OccupancySeen(seen))
         self.settle()
@@ -353,8 +361,20 @@ class World:
             shown = {(g.container, g.grant) for g in entry.grants if g.uid == uid}
             wanted = {(name, grant) for name, grants in placement.containers.items() for grant in grants}
             assert wanted <= shown, f"{uid} is released, but the ledger does not say so"
+        users = {uid: p for uid, p in self.released.items() if uid in self.pods and not self.pods[uid].ended}
+        self._check_users(users | self.physical)
         for entry in self.ledger.values():
             _check_entry(entry, {one.id: one for one in self.inventories.get(entry.node, ())})
+
+    def _check_users(self, users: dict[PodUid, Placement]) -> None:
+        """Pods that may run or still do never share a card beyond what it has."""
+        known = {one.id: one for held in self.inventories.values() for one in held}
+        for uuid, one in known.items():
+            grants = [
+                g for p in users.values() for some in p.containers.values() for g in some if g.card == uuid
+            ]
+            assert sum(g.memory_mib or 0 for g in grants) <= (one.memory_mib or 0), f"{uuid}: {users}"
+            assert len(grants) <= 1 or not any(g.exclusive for g in grants), f"{uuid}: {users}"
 
 
 def _check_entry(entry: NodeLedger, known: dict[CardId, Card]) -> None:

@@ -101,8 +101,9 @@ class Engine:
                 pass  # absence of a verdict is no judgement: the card stays as it was
             case ev.LedgerSeen(entry):
                 self._ledger_seen(entry, now)
-            case ev.LedgerListed(term, _):
+            case ev.LedgerListed(term, complete):
                 state.term = term
+                state.ledger_complete = complete
                 state.ledger_listed = True
                 self._merge(now)
             case ev.LedgerLost():
@@ -226,6 +227,8 @@ class Engine:
         for entry in list(state.ledgers.seen.values()):
             self.lifecycle.adopt(entry, now)
             self._adopt_closed(entry, now)
+        if state.ledger_complete:
+            self.lifecycle.trust_absence(now)
         state.ledgers.dirty.update(state.ledgers.seen, state.fleet.nodes)
         for entry in list(state.ledgers.seen.values()):
             self.lifecycle.stored(entry, now)

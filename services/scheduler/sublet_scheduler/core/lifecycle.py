@@ -266,6 +266,18 @@ class Lifecycle:
     ) -> None:
         self._state.hold(record, stage, now, placement=placement_of(node, grants), grants=grants)
 
+    def trust_absence(self, now: float) -> None:
+        """A terminal pod without a grant in a complete ledger was proven gone before."""
+        for uid in [uid for uid, one in self._state.records.items() if one.stage is Stage.ENDING]:
+            record = self._state.records[uid]
+            entry = self._state.ledgers.seen.get(record.node) if record.node else None
+            if (
+                record.facts
+                and record.facts.ended
+                and not (entry and any(g.uid == uid for g in entry.grants))
+            ):
+                self._state.drop(record, now)
+
     def stored(self, entry: NodeLedger, now: float) -> None:
         """The bus shows `entry`: what waited for it goes on."""
         for record in self._state.on_node(entry.node):

@@ -74,6 +74,8 @@ class State:
         self.pods_listed = False
         self.nodes_listed = False
         self.ledger_listed = False
+        self.ledger_complete = False
+        """What the ledger does not say is not so; otherwise it is unknown."""
         self.merged = False
         """Pods and ledger were brought together since the ledger was listed last."""
         self.dirty = False

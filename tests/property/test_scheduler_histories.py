@@ -1,0 +1,158 @@
+"""Laws that hold in any history: `World` checks after every step that no card is promised beyond what it
+has and that released and running pods are in the ledger."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from sublet_scheduler.core import effects as ef
+from sublet_scheduler.core.records import Stage
+
+from sublet.model.ids import CardId, PodUid
+from sublet.model.placement import Placement
+from tests.builders import cards, container, pod, verdict
+from tests.unit.scheduler.world import World
+
+CARDS = [("n1", "n1-0"), ("n1", "n1-1"), ("n2", "n2-0")]
+SHAPES: list[list[dict[str, Any]]] = [
+    [container(gpu_memory=3 * 1024)],
+    [container(gpu_memory=6 * 1024, gpu_core=40)],
+    [container(gpu=1)],
+    [container(gpu_core=50)],
+    [container(nvidia=2)],
+    [container("a", gpu_memory=2048), container("b", gpu_memory=4096)],
+    [container(gpu_mem=5)],
+]
+
+
+class Histories(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.world.node("n1", *cards("n1", 2))
+        self.world.node("n2", *cards("n2", 1))
+        self.count = 0
+        self.seq = 1
+        self.bound: dict[PodUid, bool] = {}
+
+    def _pods(self, *, released: bool) -> list[PodUid]:
+        return [uid for uid, one in self.world.pods.items() if (not one.gated) == released and not one.ended]
+
+    @rule(shape=st.sampled_from(SHAPES), repeat=st.booleans())
+    def create(self, shape: list[dict[str, Any]], repeat: bool) -> None:
+        self.count += not repeat
+        manifest = pod(f"pod-{self.count}", *shape)
+        taken = any(one.ref.name == f"pod-{self.count}" for one in self.world.pods.values())
+        if not taken:
+            self.world.create(manifest)
+
+    @rule(shape=st.sampled_from(SHAPES))
+    def ask_and_vanish(self, shape: list[dict[str, Any]]) -> None:
+        self.world.ask(pod("ghost", *shape))
+
+    @rule(data=st.data())
+    def bind(self, data: st.DataObject) -> None:
+        free = [uid for uid in self._pods(released=True) if self.world.pods[uid].node is None]
+        if free:
+            self.world.bind(data.draw(st.sampled_from(free)))
+
+    @rule(data=st.data(), settled=st.booleans())
+    def end(self, data: st.DataObject, settled: bool) -> None:
+        running = [uid for uid in self._pods(released=True) if self.world.pods[uid].node]
+        if running:
+            uid = data.draw(st.sampled_from(running))
+            self.world.change(uid, phase="Failed", settled=settled)
+
+    @rule(data=st.data(), seen=st.booleans())
+    def delete(self, data: st.DataObject, seen: bool) -> None:
+        if self.world.pods:
+            self.world.delete(data.draw(st.sampled_from(list(self.world.pods))), seen=seen)
+
+    @rule(card=st.sampled_from(CARDS), bad=st.booleans())
+    def judge(self, card: tuple[str, str], bad: bool) -> None:
+        self.seq += 1
+        self.world.judge(verdict(*card, bad=bad, seq=self.seq))
+
+    @rule(node=st.sampled_from(["n1", "n2"]), readable=st.booleans())
+    def look(self, node: str, readable: bool) -> None:
+        alive = [uid for uid, placement in self.world.physical.items() if placement.node == node]
+        self.world.occupancy(node, alive=alive, cgroups_read=readable)
+
+    @rule(data=st.data())
+    def containers_end(self, data: st.DataObject) -> None:
+        pods = self.world.pods
+        orphans = [uid for uid in self.world.physical if uid not in pods or pods[uid].ended]
+        if orphans:
+            del self.world.physical[data.draw(st.sampled_from(orphans))]
+
+    @rule(writes=st.booleans(), patches=st.booleans())
+    def hold(self, writes: bool, patches: bool) -> None:
+        self.world.hold_writes, self.world.hold_patches = writes, patches
+        self.world.settle()
+
+    @precondition(lambda self: not self.world.lost)
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    @precondition(lambda self: not self.world.lost)
+    @rule(data_too=st.booleans())
+    def lose_the_bus(self, data_too: bool) -> None:
+        self.world.held = [one for one in self.world.held if not isinstance(one, ef.WriteLedger)]
+        self.world.lose_ledger(data=data_too)
+
+    @precondition(lambda self: self.world.lost)
+    @rule()
+    def bus_is_back(self) -> None:
+        self.world.hold_writes = False
+        self.world.ledger_back()
+
+    @rule(seconds=st.sampled_from([0.5, 11.0]))
+    def wait(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @invariant()
+    def what_is_booked_is_what_the_records_hold(self) -> None:
+        state = self.world.engine.state
+        booked = {key for node in state.fleet.nodes.values() for key in node.bookings}
+        held = {record.uid for record in state.records.values() if record.placement}
+        promised = {id_ for id_, one in state.reservations.items() if isinstance(one.outcome, Placement)}
+        assert booked == held | promised
+        assert {uid for uid, one in state.records.items() if one.stage is Stage.WAITING} == state.waiting
+
+    @invariant()
+    def no_card_is_promised_beyond_what_it_has(self) -> None:
+        for node in self.world.engine.state.fleet.nodes.values():
+            for card in node.cards.values():
+                assert card.free_mib >= 0
+                assert card.free_core >= 0
+                assert card.shares <= 1 or not card.exclusive
+
+    @precondition(lambda self: not self.world.lost and not self.world.held)
+    @invariant()
+    def a_scheduler_that_starts_now_knows_the_same(self) -> None:
+        live = _essence(self.world)
+        again = World()
+        again.ledger = dict(self.world.ledger)
+        again.pods = dict(self.world.pods)
+        again.nodes = dict(self.world.nodes)
+        again.inventories = dict(self.world.inventories)
+        again.now, again.term = self.world.now, self.world.term
+        again.hold_writes = again.hold_patches = True
+        again._revision, again._version = self.world._revision, self.world._version
+        again.start()
+        assert _essence(again) == live
+
+
+def _essence(world: World) -> dict[PodUid, list[tuple[str, CardId]]]:
+    """Which pod holds which cards, in the ledger's eyes; what is only being written may differ."""
+    return {
+        record.uid: sorted((grant.container, grant.grant.card) for grant in record.grants)
+        for record in world.engine.state.records.values()
+        if record.stage in (Stage.RELEASING, Stage.FENCING, Stage.RELEASED, Stage.ENDING)
+    }
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
