@@ -62,10 +62,10 @@ async def serve_webhook(
             web.post("/mutate-elsewhere", _Endpoint(elsewhere, places).handle),
         ]
     )
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_WITHIN_S)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, ssl_context=tls, shutdown_timeout=CLOSE_WITHIN_S)
+        site = web.TCPSite(runner, host, port, ssl_context=tls)
         await site.start()
         yield runner.addresses[0][1]
     finally:
