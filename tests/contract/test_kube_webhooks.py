@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from sublet.kube.client import KubeClient
 from sublet.kube.errors import (
+    Conflict,
     Forbidden,
     Invalid,
     Unavailable,
@@ -22,6 +23,8 @@ from sublet.kube.kind import (
 )
 from sublet.kube.port import (
     Json,
+    JsonPatch,
+    MergePatch,
 )
 from tests.contract.kubeservers import Hook, webhook
 from tests.contract.kubewords import (
@@ -201,3 +204,68 @@ async def test_a_webhook_cannot_gate_a_pod_that_has_a_node(
     ):
         with pytest.raises(Invalid):
             await kube.create(PODS, pod("a", nodeName="n1"), namespace=namespace)
+
+
+@asynccontextmanager
+async def held_updates(
+    kube: KubeClient, namespace: str, folder: Path
+) -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
+    """The first update of a pod waits in a webhook: (it has arrived, let it go on)."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_first(_: Json) -> Json:
+        if not arrived.is_set():
+            arrived.set()
+            await go_on.wait()
+        return ALLOWED
+
+    async with webhook(folder, hold_first) as hook:
+        held = entry(hook, "hold", namespace)
+        held["rules"] = [held["rules"][0] | {"operations": ["UPDATE"]}]
+        async with configured(kube, namespace, held):
+            yield arrived, go_on
+
+
+async def test_a_patch_without_guard_is_done_again_on_what_came_between(
+    kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    await kube.create(PODS, pod("a"), namespace=namespace)
+    async with (
+        held_updates(kube, namespace, tmp_path) as (arrived, go_on),
+        asyncio.TaskGroup() as group,
+    ):
+        mine = MergePatch({"metadata": {"annotations": {"mine": "1"}}})
+        slow = group.create_task(kube.patch(PODS, "a", mine, namespace=namespace))
+        await arrived.wait()
+        theirs = MergePatch({"metadata": {"annotations": {"theirs": "2"}}})
+        await kube.patch(PODS, "a", theirs, namespace=namespace)
+        go_on.set()
+        assert (await slow)["metadata"]["annotations"] == {"mine": "1", "theirs": "2"}
+
+
+async def test_a_guarded_patch_fails_on_what_came_between(
+    kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    meta = (await kube.create(PODS, pod("a", gates=[GATE]), namespace=namespace))["metadata"]
+    release = JsonPatch(
+        [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+            {"op": "remove", "path": "/spec/schedulingGates/0"},
+        ]
+    )
+    async with (
+        held_updates(kube, namespace, tmp_path) as (arrived, go_on),
+        asyncio.TaskGroup() as group,
+    ):
+        slow = group.create_task(refused(kube.patch(PODS, "a", release, namespace=namespace)))
+        await arrived.wait()
+        revoke = MergePatch({"metadata": {"annotations": {"revoked": "1"}}})
+        await kube.patch(PODS, "a", revoke, namespace=namespace)
+        go_on.set()
+        await slow
+    assert (await kube.get(PODS, "a", namespace=namespace))["spec"]["schedulingGates"] == [{"name": GATE}]
+
+
+async def refused(answer: Awaitable[Json]) -> None:
+    with pytest.raises((Invalid, Conflict)):
+        await answer
