@@ -100,7 +100,7 @@ def test_the_grace_period_lies_within_one_life_of_the_agent() -> None:
     judge = condemned()
     judge.at(1, ledger(6, closed=(A,)), occupancy(1, 6))
     beats(judge, 2, 10)
-    judge.at(11, occupancy(11, 6, epoch="e2"))
+    judge.at(11, heartbeat(11, epoch="e2"), occupancy(11, 6, epoch="e2"))
     judge.at(15, heartbeat(15, epoch="e2"))
     judge.at(25, heartbeat(25, epoch="e2"))
     assert judge.state() is HealthState.CONDEMNED
@@ -157,3 +157,10 @@ def test_an_inventory_that_still_lists_a_lost_card_does_not_bring_it_back() -> N
     judge = condemned()
     judge.at(1, sees(1, "probe", B, value="lost", boot_id="b1"), inventory(2, A, B))
     assert judge.state(B) is HealthState.LOST
+
+
+def test_a_card_that_a_signal_named_first_gets_its_place_from_the_inventory() -> None:
+    judge = Clocked()
+    judge.at(0, sees(0, "probe", B, value="ok", boot_id="b1"), inventory(1, A, B))
+    judge.at(2, sees(2, "kmsg", None, raw="NVRM: Xid (PCI:0000:01:00): 79, gone"))
+    assert (judge.reasons(A), judge.reasons(B)) == ([], ["xid:79"])

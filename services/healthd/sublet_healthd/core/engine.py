@@ -11,7 +11,7 @@ from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
 from sublet_healthd.core.card import CardState, Use, restored
 from sublet_healthd.core.facts import Facts
-from sublet_healthd.core.fold import Manual
+from sublet_healthd.core.fold import LISTED, Manual
 from sublet_healthd.core.idle import Evidence, use_of, workload_on
 from sublet_healthd.core.judge import Fresh, JudgeEffect, JudgeEvent, Refreshed, Tick, Transition, Used, judge
 from sublet_healthd.core.kmsg import Named, place, read_line
@@ -223,10 +223,11 @@ class Engine:
         yield from self._boot(seen.node, seen.boot_id, seen.at_ms, now_ms)
         at_ms = min(seen.at_ms or now_ms, now_ms)
         for card in seen.cards:
-            view.listed[card.id] = card
-            if (seen.node, card.id) not in self.cards or card.id in view.gone:
-                view.gone.discard(card.id)
-                yield from self._about(_seen(seen, card, at_ms), now_ms)
+            before, view.listed[card.id] = view.listed.get(card.id), card
+            back = card.id in view.gone
+            view.gone.discard(card.id)
+            if back or before is None or _place(before) != _place(card):
+                yield from self._about(_seen(seen, card, at_ms, back=back), now_ms)
         there = {card.id for card in seen.cards}
         for gone in [card for card in view.cards if card not in there and card not in view.gone]:
             view.gone.add(gone)
@@ -246,7 +247,6 @@ class Engine:
         view = self._node(seen.node)
         yield from self._boot(seen.node, seen.boot_id, seen.at_ms, now_ms)
         before, view.occupancy = view.occupancy, seen
-        view.beat_ms, view.beat_epoch = now_ms, seen.epoch
         if before is not None and before.epoch != seen.epoch:
             for card in list(view.cards):  # the grace period lies within one agent's life
                 yield from self._judge((seen.node, card), Used(use=Use.UNCLEAR), now_ms)
@@ -352,11 +352,16 @@ def _stamped(signal: Signal, now_ms: int) -> Signal:
     return replace(signal, at_ms=min(signal.at_ms or now_ms, now_ms))
 
 
-def _seen(inventory: Inventory, card: Card, at_ms: int) -> Signal:
+def _place(card: Card) -> tuple[str | None, ...]:
+    return card.pci, card.serial, card.model
+
+
+def _seen(inventory: Inventory, card: Card, at_ms: int, *, back: bool) -> Signal:
     return Signal(
         node=inventory.node,
         card=card.id,
         kind=SignalKind.CARD,
+        value="" if back else LISTED,
         source="inventory",
         boot_id=inventory.boot_id,
         at_ms=at_ms,

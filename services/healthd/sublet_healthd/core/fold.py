@@ -10,6 +10,8 @@ from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
 
 SAME_FAULT_MS = 5_000
 RECOVERY_ACTION_XID = 154
+LISTED = "listed"
+"""Value of a `card` signal that only says what the card is: agents go on listing a card that is lost."""
 _ACTION_TEXT = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.IGNORECASE)
 _ACTION_WORDS = {
     "none": "none",
@@ -66,15 +68,13 @@ def next_change_ms(policy: Policy, facts: Facts) -> int | None:
 def _signal(policy: Policy, facts: Facts, signal: Signal, workload: str) -> Facts:
     match signal.kind:
         case SignalKind.CARD:
-            return _present(
-                replace(
-                    facts,
-                    pci=signal.pci or facts.pci,
-                    serial=signal.serial or facts.serial,
-                    model=signal.model or facts.model,
-                ),
-                at_ms=signal.at_ms,
+            known = replace(
+                facts,
+                pci=signal.pci or facts.pci,
+                serial=signal.serial or facts.serial,
+                model=signal.model or facts.model,
             )
+            return known if signal.value == LISTED else _present(known, at_ms=signal.at_ms)
         case SignalKind.XID if signal.code == RECOVERY_ACTION_XID and (
             text := _ACTION_TEXT.search(signal.raw)
         ):

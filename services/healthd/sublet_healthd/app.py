@@ -1,0 +1,158 @@
+"""The composition root: the only place that knows all parts of healthd."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from sublet.bus.jetstream import open_bus
+from sublet.bus.layout import LAYOUT
+from sublet.bus.port import Bus
+from sublet.kube.client import connect
+from sublet.kube.port import Kube
+from sublet.model.errors import Unavailable
+from sublet.runtime.clock import unix_ms
+from sublet.runtime.probes import serve_probes
+from sublet.runtime.serve import Loop, every, serve
+from sublet_healthd.core.engine import Engine, Restored
+from sublet_healthd.core.judge import Refreshed
+from sublet_healthd.core.policy import Policy
+from sublet_healthd.settings import Settings, read_policy
+from sublet_healthd.shell.announcer import Announcer
+from sublet_healthd.shell.driver import Driver
+from sublet_healthd.shell.feeds import Feeds
+from sublet_healthd.shell.metrics import Metrics
+from sublet_healthd.shell.nodeevent import NodeEvents
+from sublet_healthd.shell.nodes import Nodes
+from sublet_healthd.shell.outbox import Outbox
+from sublet_healthd.shell.performer import Performer
+from sublet_healthd.shell.retry import Pauses
+from sublet_healthd.shell.store import VerdictStore
+
+log = structlog.get_logger()
+
+
+async def run(
+    settings: Settings,
+    *,
+    stop: asyncio.Event,
+    bus: Bus | None = None,
+    kube: Kube | None = None,
+    pauses: Pauses = Pauses(),  # noqa: B008  # frozen
+    opened: Callable[[int], None] = lambda _port: None,
+) -> None:
+    """Run healthd until `stop` is set.
+
+    `bus` and `kube` stand in for the ones that the settings name; `opened` hears the port of the probes.
+    """
+    policy = read_policy(settings)
+    async with AsyncExitStack() as held:
+        if bus is None:
+            bus = await held.enter_async_context(open_bus(settings.nats_url, name="healthd", layout=LAYOUT))
+        if kube is None:
+            kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
+            kube = await held.enter_async_context(connect(kubeconfig))
+        healthd = Healthd(settings, policy, bus=bus, kube=kube, pauses=pauses)
+        port = await held.enter_async_context(
+            serve_probes(
+                host=settings.probe_host,
+                port=settings.probe_port,
+                registry=healthd.registry,
+                not_ready=healthd.not_ready,
+            )
+        )
+        opened(port)
+        await serve(healthd.loops(), stop=stop, drain=(healthd.leave,))
+
+
+class Healthd:
+    """The parts of healthd, put together; nothing runs before its loops do."""
+
+    def __init__(self, settings: Settings, policy: Policy, *, bus: Bus, kube: Kube, pauses: Pauses) -> None:
+        self.registry = CollectorRegistry()
+        self.engine = Engine(policy)
+        self._reconcile_s = settings.reconcile_s
+        self._leaving = False
+        self._restored = asyncio.Event()
+        metrics = Metrics(self.registry, self.engine, bus, unix_ms=unix_ms)
+        events = NodeEvents(namespace=settings.namespace, run=secrets.token_hex(4), unix_ms=unix_ms)
+        self._nodes = Nodes(kube, events, pauses=pauses, unix_ms=unix_ms)
+        self._store = VerdictStore(bus, pauses=pauses)
+        self._announcer = Announcer(bus, self._store, self.engine.listed, pauses=pauses)
+        self._outbox = Outbox(dropped=partial(metrics.suppressed, "too_many_transitions"))
+        self._performer = Performer(self.engine, self._outbox, self._store, self._announcer, self._nodes)
+        self._driver = Driver(self.engine, self._outbox, unix_ms=unix_ms, observe=metrics.observe)
+        self._feeds = Feeds(bus, self._driver, self._store, dropped=metrics.suppressed)
+
+    def loops(self) -> dict[str, Loop]:
+        """Nothing is judged before all that was known is known again."""
+        feeds = self._feeds
+        return {
+            "judge": self._judge,
+            "effects": self._after_restore(self._performer.run),
+            "signals": self._after_restore(feeds.signals),
+            "inventory": self._after_restore(feeds.inventory),
+            "ledger": self._after_restore(feeds.ledger),
+            "verdicts": self._after_restore(feeds.verdicts),
+            "reconcile": self._after_restore(self._reconcile_at_intervals),
+        }
+
+    async def leave(self) -> None:
+        """Whatever is not written yet is decided again by the next life."""
+        self._leaving = True
+
+    def not_ready(self) -> list[str]:
+        against = ["healthd is stopping"] if self._leaving else []
+        if not self._restored.is_set():
+            against.append("the verdicts of before are not read yet")
+        return against
+
+    async def _judge(self) -> None:
+        await self._restore()
+        self._restored.set()
+        await self._driver.run()
+
+    async def _restore(self) -> None:
+        """From the bus; what it does not know, from the nodes' annotations. Then what was left undone."""
+        verdicts = await self._store.load()
+        annotated = await self._nodes.load()
+        known = {(verdict.node, verdict.card) for verdict in verdicts}
+        holders = {(one.verdict.node, one.verdict.card): one for one in annotated}
+        now_ms = unix_ms()
+        for verdict in verdicts:
+            held = holders.get((verdict.node, verdict.card))
+            judged = replace(verdict, events=())
+            self.engine.handle(
+                Restored(verdict=judged, holder=held.holder if held else "", note=held.note if held else ""),
+                now_ms=now_ms,
+            )
+        for one in annotated:
+            if (one.verdict.node, one.verdict.card) not in known:
+                self.engine.handle(one, now_ms=now_ms)
+                self._outbox.put(one.verdict.node, [Refreshed(verdict=one.verdict)])
+        for verdict in verdicts:
+            if verdict.events:
+                await self._announcer.finish(verdict)
+        log.info("verdicts.restored", from_bus=len(verdicts), from_nodes=len(annotated))
+
+    def _after_restore(self, loop: Loop) -> Loop:
+        async def begin() -> None:
+            await self._restored.wait()
+            await loop()
+
+        return begin
+
+    async def _reconcile_at_intervals(self) -> None:
+        await every(self._reconcile_s, self._reconcile, first_at_once=False)
+
+    async def _reconcile(self) -> None:
+        try:
+            await self._performer.reconcile()
+        except Unavailable as error:
+            log.warning("nodes.unread", error=str(error))

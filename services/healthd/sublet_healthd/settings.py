@@ -1,0 +1,61 @@
+"""What healthd can be told from outside: each field is ``SUBLET_<FIELD>`` in the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from sublet.model.errors import BadRequest
+from sublet.model.health import Mode
+from sublet.runtime.settings import read_settings
+from sublet_healthd.core.policy import Policy, parse_policy, shipped_policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    nats_url: str = "nats://nats.sublet-system:4222"
+    kubeconfig: str = ""
+    """Empty: the pod's service account."""
+    namespace: str = "sublet-system"
+    """Where healthd runs; Kubernetes Events name it as their reporter's."""
+    mode: Mode = Mode.ENFORCE
+    idle_grace_s: float = 15.0
+    """How long a closed card must be seen empty; longer than the kubelet takes to show a pod it admitted."""
+    probation_s: float = 60.0
+    silence_s: float = 90.0
+    """Several polls and heartbeats may be missed before a card counts as unknown."""
+    reconcile_s: float = 60.0
+    """How long an annotation or condition that somebody else changed may stand."""
+    policy: str = ""
+    """Path of a policy; empty: the one that comes with this package."""
+    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address
+    probe_port: int = 8080
+    log_level: str = "info"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """Raises BadRequest for an unknown name, a value of another type, or one that is not positive."""
+        settings = read_settings(cls, env)
+        for name in ("idle_grace_s", "probation_s", "silence_s", "reconcile_s"):
+            if getattr(settings, name) <= 0:
+                raise BadRequest(f"SUBLET_{name.upper()}={getattr(settings, name)} is not above 0")
+        return settings
+
+
+def read_policy(settings: Settings) -> Policy:
+    """The policy with the delays and the mode of `settings`.
+
+    Raises:
+        BadRequest: the file is not there or holds no policy.
+    """
+    try:
+        policy = parse_policy(Path(settings.policy).read_text()) if settings.policy else shipped_policy()
+    except OSError as error:
+        raise BadRequest(f"SUBLET_POLICY={settings.policy!r} cannot be read: {error.strerror}") from None
+    timing = replace(
+        policy.timing,
+        idle_grace_ms=round(settings.idle_grace_s * 1000),
+        probation_ms=round(settings.probation_s * 1000),
+        silence_ms=round(settings.silence_s * 1000),
+    )
+    return replace(policy, timing=timing, mode=settings.mode)

@@ -1,0 +1,104 @@
+"""Public health events, each exactly once: its id stands in the verdict until it is known to be published."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+
+from sublet.bus.events import publish_event
+from sublet.bus.port import Bus
+from sublet.contract import cloudevents, subjects
+from sublet.model.card import Card
+from sublet.model.errors import BadRequest
+from sublet.model.health import HealthState, Verdict
+from sublet.model.ids import CardId, NodeName
+from sublet.wire.judged import health_event_out
+from sublet_healthd.shell.retry import BUS_AWAY, Pauses, keep_trying
+from sublet_healthd.shell.store import WITHIN_S, VerdictStore
+
+log = structlog.get_logger()
+
+KIND = "health"
+DECIDED_BY = "healthd"
+
+
+def event_id(previous: HealthState, verdict: Verdict) -> str:
+    """The same for the same transition, whoever publishes it; it also carries what the verdict has no place
+    for: the state before."""
+    return f"{verdict.node}/{verdict.card}/{verdict.seq}/{previous}/{verdict.at_ms}"
+
+
+class Announcer:
+    def __init__(
+        self,
+        bus: Bus,
+        store: VerdictStore,
+        listed: Callable[[NodeName, CardId], Card | None],
+        *,
+        pauses: Pauses,
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._listed = listed
+        self._pauses = pauses
+
+    async def announce(self, previous: HealthState, verdict: Verdict) -> None:
+        """Store the verdict with the event's id, publish the event, store that it is published."""
+        identity = event_id(previous, verdict)
+        await self._store.write(replace(verdict, events=(identity,)))
+        await self._publish(identity, previous, verdict)
+        await self._store.write(verdict)
+        log.info(
+            "health.announced",
+            node=verdict.node,
+            card=verdict.card,
+            previous=previous,
+            state=verdict.state,
+            reasons=[reason.id for reason in verdict.reasons],
+            seq=verdict.seq,
+        )
+
+    async def finish(self, verdict: Verdict) -> None:
+        """Do what an earlier life left undone: publish what its verdict says is not known to be published."""
+        for identity in verdict.events:
+            look = partial(self._published, identity, verdict)
+            if not await keep_trying("event.look", look, pauses=self._pauses, on=BUS_AWAY):
+                previous = HealthState(identity.split("/")[3])
+                await self._publish(identity, previous, verdict)
+        await self._store.write(replace(verdict, events=()))
+
+    async def _publish(self, identity: str, previous: HealthState, verdict: Verdict) -> None:
+        subject = subjects.subject(KIND, verdict.node, verdict.card)
+        attributes = cloudevents.describe(
+            KIND,
+            "transition",
+            event_id=identity,
+            node=verdict.node,
+            about=verdict.card,
+            time=datetime.fromtimestamp(verdict.at_ms / 1000, UTC),
+            sequence=verdict.seq,
+        )
+        card = self._listed(verdict.node, verdict.card)
+        body = health_event_out(previous, verdict, card, decided_by=DECIDED_BY)
+        await keep_trying(
+            "event.publish",
+            lambda: publish_event(self._bus, subject, attributes, body, within_s=WITHIN_S),
+            pauses=self._pauses,
+            on=BUS_AWAY,
+        )
+
+    async def _published(self, identity: str, verdict: Verdict) -> bool:
+        """The server forgets ids after minutes; the stream itself remembers for days."""
+        subject = subjects.subject(KIND, verdict.node, verdict.card)
+        stored = self._bus.subscribe(subjects.EVENTS_STREAM, [subject], since=0, follow=False)
+        async with aclosing(stored) as messages:
+            async for message in messages:
+                try:
+                    if cloudevents.from_headers(message.headers).id == identity:
+                        return True
+                except BadRequest:
+                    continue
+        return False
