@@ -1,0 +1,146 @@
+"""The driver: one order of events, answers in time, and no deadlock when effects pile up."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from sublet_scheduler.core.effects import AckRelease, Answer, Effect, StepDown
+from sublet_scheduler.core.events import Event, NodeGone, ReviewAsked, Tick
+from sublet_scheduler.shell.driver import Driver, SteppedDown
+
+from sublet.model.errors import Unavailable
+from sublet.model.ids import DecisionId, NodeName
+from sublet.model.placement import NoRoom
+from tests.builders import ask
+from tests.eventually import eventually
+
+HELD = NoRoom(reasons={})
+
+
+@dataclass
+class Script:
+    """An engine that answers as it is told and remembers what it was asked."""
+
+    replies: dict[type[object], list[Effect]] = field(default_factory=dict)
+    silent: bool = False
+    due_at: float | None = None
+    rebuilt: bool = False
+    seen: list[Event] = field(default_factory=list)
+
+    def handle(self, event: Event, *, now: float) -> list[Effect]:  # noqa: ARG002
+        self.seen.append(event)
+        if isinstance(event, Tick):
+            self.due_at = None
+        if isinstance(event, ReviewAsked) and not self.silent:
+            return [Answer(event.decision, event.decision, HELD)]
+        return self.replies.get(type(event), [])
+
+    def due(self, now: float) -> float | None:  # noqa: ARG002
+        return self.due_at
+
+
+def _nothing() -> None:
+    return
+
+
+def _unobserved(answer: Answer, took_s: float) -> None:
+    return
+
+
+class Outlet:
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+        self.put_: list[Effect] = []
+        self.on_room: Callable[[], None] = _nothing
+
+    def put(self, effect: Effect) -> None:
+        self.put_.append(effect)
+
+
+def driver(engine: Script, outlet: Outlet | None = None) -> Driver:
+    clock = asyncio.get_running_loop().time
+    return Driver(engine, outlet or Outlet(), clock=clock, observe=_unobserved)
+
+
+def review(decision: str = "d") -> ReviewAsked:
+    return ReviewAsked(DecisionId(decision), ask())
+
+
+async def test_a_question_gets_its_own_answer() -> None:
+    engine = Script()
+    one = driver(engine)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        answers = [await one.ask(review(name), within_s=2) for name in ("a", "b")]
+        running.cancel()
+    assert [answer.decision for answer in answers] == ["a", "b"]
+
+
+async def test_a_question_without_an_answer_in_time_is_unavailable() -> None:
+    one = driver(Script(silent=True))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        with pytest.raises(Unavailable, match=r"no decision for d within 0\.01 s"):
+            await one.ask(review(), within_s=0.01)
+        running.cancel()
+
+
+async def test_while_the_outlet_is_full_only_outcomes_of_effects_are_taken() -> None:
+    engine, outlet = Script(), Outlet(full=True)
+    one = driver(engine, outlet)
+    news, outcome = NodeGone(NodeName("news")), NodeGone(NodeName("outcome"))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        await one.submit(news)
+        one.report(outcome)
+        await eventually(lambda: engine.seen == [outcome])
+        outlet.full = False
+        outlet.on_room()
+        await eventually(lambda: engine.seen == [outcome, news])
+        running.cancel()
+
+
+async def test_effects_go_out_in_order_and_the_flight_recorder_keeps_their_cause() -> None:
+    effects: list[Effect] = [AckRelease(NodeName("a")), AckRelease(NodeName("b"))]
+    engine, outlet = Script(replies={NodeGone: effects}), Outlet()
+    one = driver(engine, outlet)
+    event = NodeGone(NodeName("n"))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        await one.submit(event)
+        await eventually(lambda: outlet.put_ == effects)
+        running.cancel()
+    assert [(seen, told) for _, seen, told in one.recent] == [(event, effects)]
+
+
+async def test_a_tick_comes_when_the_engine_is_due() -> None:
+    engine = Script()
+    engine.due_at = asyncio.get_running_loop().time() + 0.02
+    one = driver(engine)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        await eventually(lambda: engine.seen == [Tick()])
+        running.cancel()
+
+
+async def test_a_younger_scheduler_ends_this_one() -> None:
+    one = driver(Script(replies={NodeGone: [StepDown(7)]}))
+    await one.submit(NodeGone(NodeName("n")))
+    with pytest.raises(SteppedDown, match="term 7"):
+        await one.run()
+
+
+async def test_rebuilt_follows_the_engine() -> None:
+    engine = Script()
+    one = driver(engine)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        engine.rebuilt = True
+        await one.submit(NodeGone(NodeName("n")))
+        async with asyncio.timeout(2):
+            await one.rebuilt.wait()
+        engine.rebuilt = False
+        await one.submit(NodeGone(NodeName("n")))
+        await eventually(lambda: not one.rebuilt.is_set())
+        running.cancel()
