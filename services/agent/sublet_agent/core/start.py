@@ -94,7 +94,9 @@ def _objection(
             f"the ledger to {', '.join(sorted(heirs)) or 'init containers only'}"
         )
     if strangers := {grant.heir for grant in grants if grant.heir} - who.containers:
-        return Refuse(f"the ledger lets {', '.join(sorted(strangers))} inherit {who.slot}, the kubelet does not")
+        return Refuse(
+            f"the ledger lets {', '.join(sorted(strangers))} inherit {who.slot}, the kubelet does not"
+        )
     if who.pod is not None and any(grant.pod != who.pod for grant in grants):
         return Refuse(f"PodResources gives {who.slot} to {who.pod}, the ledger to {grants[0].pod}")
     if any(grant.state is GrantState.ENDING for grant in grants):

@@ -1,0 +1,159 @@
+"""Parts of the shell that need neither kubelet nor bus."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sublet_agent.core.edits import Edits, Injection, Node
+from sublet_agent.core.record import Record, record_in, record_out
+from sublet_agent.settings import Settings
+from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
+from sublet_agent.shell.pulse import Pulse
+from sublet_agent.shell.signals import SignalBox, once_id
+from sublet_agent.shell.state import State
+
+from sublet.bus.layout import LAYOUT
+from sublet.bus.memory import MemoryBus
+from sublet.cards.port import Observation
+from sublet.contract import subjects
+from sublet.model.errors import BadRequest
+from sublet.model.health import SignalKind
+from sublet.model.ids import DecisionId, PodUid
+from sublet.wire.health import signal_in
+from tests.unit.agent.words import NODE, POD, SLOT, UID, A, B
+
+BOTH = frozenset({PodUid("11111111-a"), PodUid("22222222-b")})
+RECORD = Record(
+    slot=SLOT,
+    uid=UID,
+    pod=POD,
+    containers=frozenset({"main", "i"}),
+    decision=DecisionId("d1"),
+    cards=(A, B),
+    edits=Edits(env={"A": "1"}, nodes=(Node(host_path="/h", container_path="/c"),)),
+    boot_id="b1",
+)
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    assert record_in(record_out(RECORD)) == RECORD
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 2}', record_out(RECORD).replace('"uid"', '"u"')]
+)
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest):
+        record_in(text)
+
+
+def test_state_survives_on_disk_and_skips_what_is_broken(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    assert (state.read_count(), state.read_records()) == (0, {})
+    state.write_count(128)
+    state.write_record(RECORD)
+    (tmp_path / "prepared" / "slot-001.json").write_text("{")
+    again = State(tmp_path)
+    assert (again.read_count(), again.read_records()) == (128, {SLOT: RECORD})
+    again.drop_record(SLOT)
+    (tmp_path / "slots.json").write_text("{")
+    assert (again.read_count(), again.read_records()) == (0, {})
+
+
+def cgroup(root: Path, *parts: str) -> None:
+    root.joinpath(*parts).mkdir(parents=True)
+
+
+def test_pods_are_found_in_every_hierarchy_of_cgroup_v1(tmp_path: Path) -> None:
+    cgroup(tmp_path, "memory", "kubepods", "burstable", "pod11111111-a", "ctr")
+    cgroup(tmp_path, "cpu", "lab-node1", "kubepods", "pod22222222-b")
+    assert pods_with_cgroups(tmp_path) == BOTH
+
+
+def test_pods_are_found_in_slices_of_cgroup_v2(tmp_path: Path) -> None:
+    cgroup(tmp_path, "kubepods.slice", "kubepods-pod11111111_a.slice", "cri-x.scope")
+    cgroup(tmp_path, "kubepods.slice", "kubepods-besteffort.slice", "kubepods-besteffort-pod22222222_b.slice")
+    assert pods_with_cgroups(tmp_path) == BOTH
+
+
+def test_no_kubepods_means_that_it_cannot_be_said(tmp_path: Path) -> None:
+    cgroup(tmp_path, "system.slice")
+    assert pods_with_cgroups(tmp_path) is None
+    assert pods_with_cgroups(tmp_path / "absent") is None
+    cgroup(tmp_path, "kubepods")
+    assert pods_with_cgroups(tmp_path) == frozenset()
+
+
+def test_a_process_is_found_in_its_pod(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text("0::/kubepods/burstable/pod11111111-a/ctr\n")
+    assert pod_of_pid(7, tmp_path) == "11111111-a"
+    assert pod_of_pid(8, tmp_path) is None
+
+
+def test_a_loop_that_stands_still_is_named() -> None:
+    now = 0.0
+    pulse = Pulse(("a", "b"), clock=lambda: now, limit_s=10)
+    now = 11.0
+    pulse.of("a")()
+    assert pulse.still() == ["b"]
+
+
+def xid(code: int) -> Observation:
+    return Observation(card=A, kind=SignalKind.XID, code=code)
+
+
+def box(bus: MemoryBus, *, limit: int) -> SignalBox:
+    return SignalBox(bus, node=NODE, boot_id="b1", epoch="e1", unix_ms=lambda: 1, limit=limit)
+
+
+async def sent(bus: MemoryBus, signals: SignalBox, count: int) -> list[tuple[int, int]]:
+    """Let the box send; (code, count) of what the stream then holds."""
+    messages = bus.subscribe(subjects.SIGNALS_STREAM, [subjects.pattern(subjects.SIGNAL)], since=0)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        sending = group.create_task(signals.run())
+        found = [signal_in((await anext(messages)).body) for _ in range(count)]
+        sending.cancel()
+    await messages.aclose()
+    assert len({once_id(signal) for signal in found}) == count
+    return [(signal.code, signal.count) for signal in found]
+
+
+async def test_a_full_box_counts_repetitions_on_and_reports_what_it_dropped() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=3)
+    for code in (1, 2, 79, 79, 79, 5):
+        signals.put(xid(code))
+    assert signals.dropped == 1
+    assert await sent(bus, signals, 3) == [(2, 1), (79, 3), (5, 1)]
+
+
+async def test_signals_wait_for_the_bus_in_order() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=10)
+    for code in (1, 2, 3):
+        signals.put(xid(code))
+    assert await sent(bus, signals, 3) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_settings_are_read_by_name_and_a_typo_is_refused() -> None:
+    settings = Settings.from_env(
+        {"SUBLET_NODE": "n1", "SUBLET_INJECTION": "env", "SUBLET_VENDOR_CDI_DIRS": "/a,/b", "HOME": "/"}
+    )
+    assert (settings.node, settings.injection, settings.vendor_cdi_dirs) == (
+        "n1",
+        Injection.ENV,
+        ("/a", "/b"),
+    )
+    for bad in (
+        {"SUBLET_NODES": "x"},
+        {"SUBLET_CARDS": "file"},
+        {"SUBLET_CARDS": "rocm"},
+        {"SUBLET_SHARES_PER_CARD": "0"},
+        {"SUBLET_SHARES_PER_CARD": "70000"},
+        {"SUBLET_GRANT_WAIT_S": "29"},
+    ):
+        with pytest.raises(BadRequest):
+            Settings.from_env({"SUBLET_NODE": "n1"} | bad)
+    with pytest.raises(BadRequest, match="SUBLET_NODE is missing"):
+        Settings.from_env({})
