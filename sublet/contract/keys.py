@@ -63,6 +63,8 @@ RESERVED_ANNOTATIONS = frozenset({DECISION, WAITING})
 MANAGE_LABEL = f"{PREFIX}manage"
 CARDS_LABEL = f"{PREFIX}cards"
 HEALTH_ANNOTATION = f"{PREFIX}cards-health"
+RELEASE_REQUESTED = f"{PREFIX}release-requested"
+"""On a Node: the word of the person whom it names that the machine is off."""
 NODE_CONDITION = "SubletCardsHealthy"
 
 # what a container sees

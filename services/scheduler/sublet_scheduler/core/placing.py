@@ -66,7 +66,7 @@ class Placer:
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1
         ordered = {reason: reasons[reason] for reason in Reason if reason in reasons}
-        return NoRoom(reasons=ordered, message=larger or _sentence(ordered))
+        return NoRoom(reasons=ordered, message=_sentence(ordered, larger))
 
     def _larger_than_any(self, ask: PodAsk) -> str:
         """A sentence with both numbers where no known node could take the pod even when empty."""
@@ -95,7 +95,9 @@ class Placer:
         return ""
 
 
-def _sentence(reasons: dict[Reason, int]) -> str:
-    worst = max(reasons, key=lambda reason: reasons[reason])
+def _sentence(reasons: dict[Reason, int], larger: str) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    if larger:
+        return f"{larger} ({counts})"
+    worst = max(reasons, key=lambda reason: reasons[reason])
     return f"no room now ({counts}): mostly {EXPLANATIONS[worst].text}; {EXPLANATIONS[worst].way_out}"

@@ -11,9 +11,6 @@ from sublet.contract.reading import enabled_dialects
 from sublet.model.ids import NodeName
 from sublet_scheduler.core.facts import NodeFacts, Taint
 
-RELEASE_REQUESTED = f"{keys.PREFIX}release-requested"
-"""Annotation of a Node: the word of the operator whom it names that the machine is off."""
-
 
 class _Meta(msgspec.Struct):
     name: str

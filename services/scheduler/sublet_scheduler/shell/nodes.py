@@ -7,6 +7,7 @@ from typing import assert_never
 
 import structlog
 
+from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.kube.errors import KubeError, NotFound
 from sublet.kube.kind import NODES, RESOURCE_SLICES
@@ -15,7 +16,7 @@ from sublet.kube.reflector import Change, Gone, Reflector, Relisted, Synced, Ups
 from sublet.model.ids import NodeName
 from sublet_scheduler.core.events import DraServed, Event, NodeGone, NodeReleased, NodeSeen, NodesListed
 from sublet_scheduler.core.facts import NodeFacts
-from sublet_scheduler.shell.nodefacts import RELEASE_REQUESTED, read_node
+from sublet_scheduler.shell.nodefacts import read_node
 
 log = structlog.get_logger()
 
@@ -38,8 +39,8 @@ class Nodes:
         match change:
             case Upserted(_, node):
                 await self._submit(NodeSeen(node))
-                if RELEASE_REQUESTED in node.annotations:
-                    await self._submit(NodeReleased(node.name, by=node.annotations[RELEASE_REQUESTED]))
+                if keys.RELEASE_REQUESTED in node.annotations:
+                    await self._submit(NodeReleased(node.name, by=node.annotations[keys.RELEASE_REQUESTED]))
             case Gone(_, last):
                 await self._submit(NodeGone(last.name))
             case Synced():

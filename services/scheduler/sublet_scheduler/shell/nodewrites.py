@@ -13,7 +13,6 @@ from sublet.model.ids import NodeName
 from sublet_scheduler.core.effects import AckRelease, WriteTotals
 from sublet_scheduler.core.events import TotalsWritten
 from sublet_scheduler.core.totals import WRITTEN
-from sublet_scheduler.shell.nodefacts import RELEASE_REQUESTED
 
 log = structlog.get_logger()
 
@@ -45,7 +44,7 @@ class NodeWrites:
 
     async def acknowledge(self, effect: AckRelease) -> None:
         try:
-            await self._annotate(effect.node, {RELEASE_REQUESTED: None}, {})
+            await self._annotate(effect.node, {keys.RELEASE_REQUESTED: None}, {})
         except KubeError as error:  # the request stays and is answered again
             log.warning("release.unacknowledged", node=effect.node, error=str(error))
 

@@ -1,0 +1,88 @@
+"""Which pods an offline command is about, and what each asks for."""
+
+import argparse
+from fractions import Fraction
+from typing import Any
+
+from sublet.contract import dialects
+from sublet.contract.dialects.interface import Options
+from sublet.contract.podspec import Json, containers
+from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
+from sublet.model.claim import Claim, PodAsk
+from sublet.model.reasons import Refusal
+
+UNITS_MIB = {"GiB": 1024, "MiB": 1}
+SCHEMA = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="manifests in YAML or JSON; may be repeated; - is standard input",
+    )
+    parser.add_argument(
+        "--dialects",
+        type=_dialects,
+        default=tuple(dialects.BY_NAME),
+        metavar="A,B",
+        help=f"read only these spellings of a claim; default: {','.join(dialects.BY_NAME)}",
+    )
+    parser.add_argument(
+        "--gpu-mem-unit", choices=tuple(UNITS_MIB), default="GiB", help="unit of aliyun.com/gpu-mem"
+    )
+
+
+def _dialects(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    unknown = [name for name in names if name not in dialects.BY_NAME]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"{text!r}: known are {', '.join(dialects.BY_NAME)}")
+    return names
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    return Options(enabled=arguments.dialects, gpu_mem_unit_mib=UNITS_MIB[arguments.gpu_mem_unit])
+
+
+def pod_name(pod: Json) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def read_ask(pod: Json, options: Options) -> PodAsk | Refusal | None:
+    """As the webhook reads a new pod in a managed namespace."""
+    forged = forged_keys(pod, options)
+    return forged or read_pod(pod, namespace=pod["metadata"]["namespace"], options=options, managed=True)
+
+
+def spoken(pod: Json, options: Options) -> list[str]:
+    """The dialects whose resources the pod names, readable or not."""
+    known = enabled_dialects(options, managed=True)
+    limits = [container.limits.keys() for container in containers(pod)]
+    return sorted(one.name for one in known if any(one.resources & names for names in limits))
+
+
+def claim_document(claim: Claim) -> dict[str, Any]:
+    percent = claim.memory_percent
+    document: dict[str, Any] = {
+        "kind": claim.kind.value,
+        "cards": claim.cards,
+        "memoryMiB": claim.memory_mib,
+        "memoryPercent": None if percent is None else _number(percent),
+        "corePercent": claim.core_percent,
+        "exclusive": claim.exclusive,
+        "profile": claim.profile,
+    }
+    return document | ({"grows": True} if claim.grows else {})
+
+
+def _number(value: Fraction) -> int | float:
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def refusal_document(refusal: Refusal) -> dict[str, str]:
+    return {"code": refusal.code.value, "message": refusal.message, "hint": refusal.hint}

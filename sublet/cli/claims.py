@@ -1,0 +1,75 @@
+"""`sublet claims`: what each container of the given manifests asks for, in one language for all dialects."""
+
+import argparse
+from typing import Any
+
+from sublet.cli import asking
+from sublet.cli.commands import Commands
+from sublet.cli.manifest import read_pods
+from sublet.cli.output import add_output, print_json, print_table
+from sublet.contract.dialects.interface import Options
+from sublet.contract.podspec import Json
+from sublet.model.claim import PodAsk
+from sublet.model.reasons import Refusal
+
+COLUMNS = ("POD", "CONTAINER", "KIND", "DIALECTS", "CARDS", "MEMORY", "CORE", "NOTE")
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser("claims", help="what manifests ask for (offline)", description=__doc__)
+    asking.add_arguments(parser)
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = asking.options_of(arguments)
+    documents = [claims_of(pod, options) for pod in read_pods(arguments.files)]
+    if arguments.output == "json":
+        print_json(documents)
+    else:
+        print_table(COLUMNS, [row for document in documents for row in _rows(document)])
+    return 0
+
+
+def claims_of(pod: Json, options: Options) -> dict[str, Any]:
+    ask = asking.read_ask(pod, options)
+    claims = ask.claims if isinstance(ask, PodAsk) else ()
+    return {
+        "schema": asking.SCHEMA,
+        "pod": asking.pod_name(pod),
+        "dialects": asking.spoken(pod, options),
+        "containers": {claim.container: asking.claim_document(claim) for claim in claims},
+        "refused": asking.refusal_document(ask) if isinstance(ask, Refusal) else None,
+    }
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    pod, dialects = document["pod"], ",".join(document["dialects"])
+    if document["refused"]:
+        refused = document["refused"]
+        return [(pod, "-", "-", dialects, "-", "-", "-", f"{refused['code']}: {refused['message']}")]
+    if not document["containers"]:
+        return [(pod, "-", "-", "-", "-", "-", "-", "no claim")]
+    return [
+        (
+            pod,
+            name,
+            claim["kind"],
+            dialects,
+            str(claim["cards"]),
+            _memory(claim),
+            f"{claim['corePercent']} %",
+            "exclusive" if claim["exclusive"] else "",
+        )
+        for name, claim in document["containers"].items()
+    ]
+
+
+def _memory(claim: dict[str, Any]) -> str:
+    if claim["exclusive"]:
+        return "whole"
+    if claim["memoryMiB"] is not None:
+        return f"{claim['memoryMiB']} MiB"
+    percent = claim["memoryPercent"]
+    return f"{claim['corePercent'] if percent is None else percent} %"

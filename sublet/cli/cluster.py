@@ -1,0 +1,118 @@
+"""Reads a live cluster into the words of an inventory: what agents, healthd and scheduler say on the bus."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sublet.bus.port import BucketMissing, Bus, Entry
+from sublet.cli.reaching import NATS_HINT
+from sublet.contract import quantity, subjects
+from sublet.contract.inventory import InventoryGrant, InventoryNode
+from sublet.kube.kind import NODES
+from sublet.kube.port import Json, Kube
+from sublet.model.card import Card, Inventory, Taint
+from sublet.model.errors import Unavailable
+from sublet.model.health import Verdict
+from sublet.model.ids import CardId, NodeName
+from sublet.model.placement import NodeLedger
+from sublet.wire.health import verdict_in
+from sublet.wire.ledger import node_ledger_in
+from sublet.wire.node import inventory_in
+
+READ_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """`nodes` by name; `reasons` are the open ones of each card."""
+
+    nodes: tuple[InventoryNode, ...]
+    reasons: Mapping[CardId, tuple[str, ...]]
+
+
+async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
+    """All nodes that agents report; with `kube` also those without, and what the Node objects say.
+
+    Raises:
+        Unavailable: the bus or the API server does not answer.
+    """
+    inventories = {
+        one.node: one
+        for one in (
+            inventory_in(entry.value)
+            for key, entry in (await _entries(bus, subjects.INVENTORY_BUCKET)).items()
+            if subjects.parse_node_key(key)[0] == subjects.INVENTORY
+        )
+    }
+    verdicts = {
+        subjects.parse_verdict_key(key)[1]: verdict_in(entry.value)
+        for key, entry in (await _entries(bus, subjects.VERDICTS_BUCKET)).items()
+    }
+    ledgers = {
+        node: node_ledger_in(entry.value, revision=entry.revision)
+        for key, entry in (await _entries(bus, subjects.LEDGER_BUCKET)).items()
+        if (node := subjects.parse_ledger_key(key)) is not None
+    }
+    known = {name: InventoryNode(name=name) for name in inventories}
+    if kube is not None:
+        known |= {node.name: node for node in (_node(obj) for obj in await kube.list(NODES))}
+    return Cluster(
+        nodes=tuple(
+            _filled(known[name], inventories.get(name), ledgers.get(name), verdicts) for name in sorted(known)
+        ),
+        reasons={card: tuple(reason.id for reason in one.reasons) for card, one in verdicts.items()},
+    )
+
+
+async def _entries(bus: Bus, bucket: str) -> dict[str, Entry]:
+    try:
+        return await bus.entries(bucket, within_s=READ_WITHIN_S)
+    except BucketMissing as error:
+        raise Unavailable(str(error), hint="Is Sublet running on this bus?") from error
+    except Unavailable as error:
+        raise Unavailable(f"the bus does not answer: {error.args[0]}", hint=NATS_HINT) from error
+
+
+def _filled(
+    node: InventoryNode,
+    inventory: Inventory | None,
+    ledger: NodeLedger | None,
+    verdicts: Mapping[CardId, Verdict],
+) -> InventoryNode:
+    if inventory is None:
+        return node
+    cards = tuple(sorted((_judged(card, verdicts) for card in inventory.cards), key=lambda card: card.index))
+    known = {card.id for card in cards}
+    grants = tuple(
+        InventoryGrant(
+            pod=one.pod,
+            container=one.container,
+            card=one.grant.card,
+            memory_mib=one.grant.memory_mib,
+            core_percent=one.grant.core_percent,
+            exclusive=one.grant.exclusive,
+        )
+        for one in (ledger.grants if ledger else ())
+        if not one.heir and one.grant.card in known
+    )
+    return replace(node, cards=cards, grants=grants, shares_per_card=inventory.shares_per_card)
+
+
+def _judged(card: Card, verdicts: Mapping[CardId, Verdict]) -> Card:
+    return replace(card, health=verdicts[card.id].state) if card.id in verdicts else card
+
+
+def _node(obj: Json) -> InventoryNode:
+    meta, spec = obj["metadata"], obj.get("spec") or {}
+    allocatable = (obj.get("status") or {}).get("allocatable") or {}
+    return InventoryNode(
+        name=NodeName(meta["name"]),
+        labels=meta.get("labels") or {},
+        taints=tuple(
+            Taint(key=one["key"], value=one.get("value") or "", effect=one["effect"])
+            for one in spec.get("taints") or ()
+        ),
+        unschedulable=bool(spec.get("unschedulable")),
+        cpu_milli=quantity.cpu_milli(allocatable),
+        memory_mib=int(quantity.quantity(allocatable.get("memory", 0)) / 2**20),
+        pods=int(quantity.quantity(allocatable.get("pods", 110))),
+    )

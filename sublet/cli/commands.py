@@ -1,0 +1,6 @@
+"""What every command module is given to register with."""
+
+import argparse
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

@@ -1,0 +1,167 @@
+"""`sublet explain POD`: what a pod asked for, what was decided, or why it waits and what would help."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sublet.cli import asking, reaching
+from sublet.cli.commands import Commands
+from sublet.cli.output import add_output, print_json
+from sublet.contract import decision, keys, podspec
+from sublet.contract.decision import Decision
+from sublet.contract.dialects.interface import Options
+from sublet.contract.podspec import Json
+from sublet.contract.reading import read_pod
+from sublet.model.claim import PodAsk
+from sublet.model.errors import BadRequest
+from sublet.model.reasons import EXPLANATIONS, Reason, Refusal
+
+COUNTED = re.compile(r"(\d+) ([A-Z][A-Za-z]+)")
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "explain", help="what a pod asked for and what became of it", description=__doc__
+    )
+    parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
+    parser.add_argument("-n", "--namespace", default="default")
+    reaching.add_kube(parser)
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    pod, managed = asyncio.run(_read(arguments))
+    document = explanation(pod, managed=managed)
+    if arguments.output == "json":
+        print_json(document)
+    else:
+        print("\n".join(_lines(document)))
+    return 0
+
+
+async def _read(arguments: argparse.Namespace) -> tuple[Json, bool]:
+    from sublet.kube.kind import NAMESPACES, PODS
+
+    reaching.quiet_log()
+    before, slash, after = arguments.pod.partition("/")
+    namespace, name = (before, after) if slash else (arguments.namespace, before)
+    async with reaching.open_kube(arguments) as kube:
+        pod = await kube.get(PODS, name, namespace=namespace)
+        labels = (await kube.get(NAMESPACES, namespace))["metadata"].get("labels") or {}
+    return pod, labels.get(keys.MANAGE_LABEL) == "true"
+
+
+def explanation(pod: Json, *, managed: bool) -> dict[str, Any]:
+    """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did."""
+    options = Options()
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
+    ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or claimed)
+    written = _decision(pod)
+    placement = written.placement if written else None
+    gated = keys.GATE in podspec.gates(pod)
+    waiting = podspec.annotations(pod).get(keys.WAITING, "")
+    reasons = reasons_in(waiting)
+    return {
+        "schema": asking.SCHEMA,
+        "pod": asking.pod_name(pod),
+        "outcome": _outcome(ask, gated=gated, decided=placement is not None, claimed=claimed),
+        "phase": (pod.get("status") or {}).get("phase") or "Pending",
+        "gated": gated,
+        "node": spec.get("nodeName") or (placement.node if placement else None),
+        "dialects": list(ask.dialects) if isinstance(ask, PodAsk) else [],
+        "claims": {
+            claim.container: asking.claim_document(claim)
+            for claim in (ask.claims if isinstance(ask, PodAsk) else ())
+        },
+        "refused": asking.refusal_document(ask) if isinstance(ask, Refusal) else None,
+        "decision": written.id if written else None,
+        "containers": {
+            name: [
+                {
+                    "card": grant.card,
+                    "index": grant.index,
+                    "memoryMiB": grant.memory_mib,
+                    "corePercent": grant.core_percent,
+                }
+                for grant in grants
+            ]
+            for name, grants in (placement.containers.items() if placement else ())
+        },
+        "reasons": {str(reason): count for reason, count in reasons.items()},
+        "message": waiting,
+        "waysOut": {str(reason): EXPLANATIONS[reason].way_out for reason in reasons},
+    }
+
+
+def _outcome(ask: PodAsk | Refusal | None, *, gated: bool, decided: bool, claimed: bool) -> str:
+    if ask is None or not claimed:
+        return "unclaimed"
+    if isinstance(ask, Refusal):
+        return "refused"
+    if gated:
+        return "proposed" if decided else "held"
+    return "placed" if decided else "undecided"
+
+
+def _decision(pod: Json) -> Decision | None:
+    text = podspec.annotations(pod).get(keys.DECISION, "")
+    try:
+        return decision.read(text) if text else None
+    except BadRequest:
+        return None
+
+
+def reasons_in(waiting: str) -> Mapping[Reason, int]:
+    """The counted reasons that a waiting note names, or the one whose words it is."""
+    counted = {Reason(word): int(number) for number, word in COUNTED.findall(waiting) if word in list(Reason)}
+    if counted or not waiting:
+        return counted
+    return {reason: 1 for reason, why in EXPLANATIONS.items() if waiting.startswith(why.text)}
+
+
+def _lines(document: Mapping[str, Any]) -> list[str]:
+    lines = [f"{document['pod']}: {document['outcome']}, {document['phase']}"]
+    if document["outcome"] == "unclaimed":
+        lines.append(
+            f"  it claims nothing of Sublet's; foreign names count in namespaces labelled "
+            f"{keys.MANAGE_LABEL}=true, and only for pods created after that"
+        )
+    if document["refused"]:
+        refused = document["refused"]
+        lines.append(f"  {refused['code']}: {refused['message']}. {refused['hint']}")
+    lines += [f"  asked by {name}: {_asked(claim)}" for name, claim in document["claims"].items()]
+    if document["containers"]:
+        lines.append(f"  decided {document['decision']}: node {document['node']}")
+        lines += [
+            f"    {name}: card {grant['card']} (index {grant['index']}), {_granted(grant)}"
+            for name, grants in document["containers"].items()
+            for grant in grants
+        ]
+    if document["message"]:
+        lines.append(f"  waits: {document['message']}")
+    for reason, count in document["reasons"].items():
+        why = EXPLANATIONS[Reason(reason)]
+        lines.append(f"    {count} x {reason}: {why.text}; way out: {why.way_out}")
+    return lines
+
+
+def _asked(claim: Mapping[str, Any]) -> str:
+    if claim["exclusive"]:
+        return f"{claim['cards']} whole card(s)"
+    if claim["memoryMiB"] is not None:
+        memory = f"{claim['memoryMiB']} MiB"
+    else:
+        percent = claim["memoryPercent"]
+        memory = f"{claim['corePercent'] if percent is None else percent} % of the memory"
+    return f"{memory} and {claim['corePercent']} % of the compute of {claim['cards']} card(s)"
+
+
+def _granted(grant: Mapping[str, Any]) -> str:
+    memory = "the whole memory" if grant["memoryMiB"] is None else f"{grant['memoryMiB']} MiB"
+    return f"{memory}, {grant['corePercent']} % compute"

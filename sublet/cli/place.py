@@ -1,0 +1,146 @@
+"""`sublet place`: where the given manifests would go on the nodes of an inventory, one after another."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from sublet_scheduler.core.candidates import Policies
+
+from sublet.cli import asking
+from sublet.cli.commands import Commands
+from sublet.cli.inventory import read_inventory_file
+from sublet.cli.manifest import read_pods
+from sublet.cli.offline import OfflineFleet
+from sublet.cli.output import add_output, print_json, print_table
+from sublet.contract import decision, keys
+from sublet.contract.dialects.interface import Options
+from sublet.contract.podspec import Json
+from sublet.contract.results import pod_results
+from sublet.model.claim import PodAsk, Policy
+from sublet.model.ids import DecisionId
+from sublet.model.placement import CardGrant, NoRoom, Placement
+from sublet.model.reasons import Refusal
+
+COLUMNS = ("POD", "OUTCOME", "NODE", "CONTAINER", "CARD", "INDEX", "MEMORY", "CORE", "NOTE")
+POLICIES = (Policy.BINPACK.value, Policy.SPREAD.value)
+
+
+def register(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "place", help="where manifests would go on an inventory (offline)", description=__doc__
+    )
+    asking.add_arguments(parser)
+    parser.add_argument("--inventory", required=True, metavar="FILE", help="the nodes and their cards")
+    parser.add_argument(
+        "--node-policy", choices=POLICIES, default=POLICIES[0], help="for pods that wish nothing"
+    )
+    parser.add_argument(
+        "--card-policy", choices=POLICIES, default=POLICIES[0], help="for pods that wish nothing"
+    )
+    add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = asking.options_of(arguments)
+    policies = Policies(Policy(arguments.node_policy), Policy(arguments.card_policy))
+    nodes = read_inventory_file(arguments.inventory)
+    pods = read_pods(arguments.files)
+    fleet = OfflineFleet(nodes, options, policies)
+    documents = [place_one(pod, fleet, options) for pod in pods]
+    if arguments.output == "json":
+        print_json(documents)
+    else:
+        print_table(COLUMNS, [row for document in documents for row in _rows(document)])
+    return 0
+
+
+def place_one(pod: Json, fleet: OfflineFleet, options: Options) -> dict[str, Any]:
+    ask = asking.read_ask(pod, options)
+    name = asking.pod_name(pod)
+    if ask is None:
+        fleet.stand(pod)
+        return _document(name, "unclaimed")
+    if isinstance(ask, Refusal):
+        message = f"{ask.message}. {ask.hint}" if ask.hint else ask.message
+        return _document(name, "refused", reasons={ask.code: 1}, message=message)
+    id_, outcome = fleet.place(ask)
+    if isinstance(outcome, NoRoom):
+        if ask.node_name:
+            message = f"spec.nodeName={ask.node_name!r} cannot take the pod: {outcome.message}"
+            return _document(name, "refused", reasons=outcome.reasons, message=message)
+        return _document(name, "held", reasons=outcome.reasons, message=outcome.message)
+    return _placed(name, ask, id_, outcome, fleet, options)
+
+
+def _placed(
+    name: str, ask: PodAsk, id_: DecisionId, placement: Placement, fleet: OfflineFleet, options: Options
+) -> dict[str, Any]:
+    written = pod_results(ask, placement, fleet.cards(placement.node), options, at_ns=0)
+    decided = decision.write(id_, placement, uid=None, key=b"")
+    return _document(
+        name,
+        "placed",
+        node=placement.node,
+        containers={
+            container: [_grant(grant) for grant in grants]
+            for container, grants in placement.containers.items()
+        },
+        annotations={keys.DECISION: decided, **written.annotations},
+        labels=written.labels,
+        env={container: dict(sorted(env.items())) for container, env in written.env.items()},
+    )
+
+
+def _document(
+    name: str,
+    outcome: str,
+    *,
+    node: str | None = None,
+    containers: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    env: Mapping[str, Mapping[str, str]] | None = None,
+    reasons: Mapping[Any, int] | None = None,
+    message: str = "",
+) -> dict[str, Any]:
+    return {
+        "schema": asking.SCHEMA,
+        "pod": name,
+        "outcome": outcome,
+        "node": node,
+        "containers": containers or {},
+        "annotations": dict(sorted((annotations or {}).items())),
+        "labels": dict(sorted((labels or {}).items())),
+        "env": env or {},
+        "reasons": {str(reason): count for reason, count in (reasons or {}).items()},
+        "message": message,
+    }
+
+
+def _grant(grant: CardGrant) -> dict[str, Any]:
+    return {
+        "card": grant.card,
+        "index": grant.index,
+        "memoryMiB": grant.memory_mib,
+        "corePercent": grant.core_percent,
+    }
+
+
+def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    head = (document["pod"], document["outcome"], document["node"] or "-")
+    if not document["containers"]:
+        return [(*head, "-", "-", "-", "-", "-", document["message"])]
+    return [
+        (
+            *head,
+            container,
+            grant["card"],
+            str(grant["index"]),
+            "whole" if grant["memoryMiB"] is None else f"{grant['memoryMiB']} MiB",
+            f"{grant['corePercent']} %",
+            "",
+        )
+        for container, grants in document["containers"].items()
+        for grant in grants
+    ]

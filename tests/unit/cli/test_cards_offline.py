@@ -1,0 +1,57 @@
+"""`sublet cards --inventory`, and the inventory that comes back from it."""
+
+import yaml
+
+from sublet.contract.inventory import read_inventory
+from tests.unit.cli.running import Sublet
+
+INVENTORY = """
+nodes:
+- name: n2
+  cards: [{uuid: C, memoryMiB: null, health: held}]
+- name: n1
+  cards:
+  - {uuid: B, index: 1, memoryMiB: 8192, model: NVIDIA L4}
+  - {uuid: A, index: 0, memoryMiB: 8192}
+  grants:
+  - {pod: ns/b, container: main, card: A, memoryMiB: 1024, corePercent: 10}
+  - {pod: ns/a, container: main, card: A, memoryMiB: 2048}
+"""
+
+
+def test_cards_come_by_node_then_index_with_what_is_promised(sublet: Sublet) -> None:
+    ran = sublet("cards", "--inventory", sublet.file("i.yaml", INVENTORY), "-o", "json")
+    assert [(one["node"], one["card"]) for one in ran.json] == [("n1", "A"), ("n1", "B"), ("n2", "C")]
+    assert ran.json[0] == {
+        "node": "n1",
+        "card": "A",
+        "index": 0,
+        "model": "",
+        "memoryMiB": 8192,
+        "usedMiB": 3072,
+        "usedCorePercent": 10,
+        "health": "healthy",
+        "reasons": [],
+        "containers": [
+            {"pod": "ns/a", "container": "main", "memoryMiB": 2048, "corePercent": 0},
+            {"pod": "ns/b", "container": "main", "memoryMiB": 1024, "corePercent": 10},
+        ],
+    }
+
+
+def test_in_a_pipe_every_container_has_a_whole_row(sublet: Sublet) -> None:
+    ran = sublet("cards", "--inventory", sublet.file("i.yaml", INVENTORY))
+    assert ran.out.splitlines() == [
+        "NODE  CARD  INDEX  HEALTH   MEMORY MiB  CORE %  POD   CONTAINER  SHARE           REASONS",
+        "n1    A     0      healthy  3072/8192   10/100  ns/a  main       2048 MiB        -",
+        "n1    A     0      healthy  3072/8192   10/100  ns/b  main       1024 MiB, 10 %  -",
+        "n1    B     1      healthy  0/8192      0/100   -     -          -               -",
+        "n2    C     0      held     0/?         0/100   -     -          -               -",
+    ]
+
+
+def test_the_inventory_that_is_written_reads_back_to_the_same(sublet: Sublet) -> None:
+    ran = sublet("cards", "--inventory", sublet.file("i.yaml", INVENTORY), "-o", "inventory")
+    again = sublet("cards", "--inventory", sublet.file("j.yaml", ran.out), "-o", "inventory")
+    assert again.out == ran.out
+    assert len(read_inventory(yaml.safe_load(ran.out))) == 2

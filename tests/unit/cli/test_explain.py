@@ -1,0 +1,61 @@
+"""`sublet explain`: what is read out of a pod's own words."""
+
+from typing import Any
+
+from sublet.cli.explain import explanation, reasons_in
+from sublet.contract import decision, keys
+from sublet.contract.dialects.interface import Options
+from sublet.contract.patching import admission_patch
+from sublet.demo.apiserver.patching import with_operations
+from sublet.model.ids import CardId, DecisionId, NodeName
+from sublet.model.placement import CardGrant, Placement
+from sublet.model.reasons import EXPLANATIONS, Reason
+from tests.builders import ask, container, pod
+
+PLACEMENT = Placement(
+    node=NodeName("n1"),
+    containers={"main": (CardGrant(card=CardId("A"), index=2, memory_mib=4096, core_percent=0),)},
+)
+
+
+def waiting_pod(waiting: str) -> dict[str, Any]:
+    manifest = pod("p")
+    options = Options()
+    operations = admission_patch(
+        manifest,
+        ask(manifest),
+        DecisionId("d1"),
+        placement=None,
+        written=None,
+        waiting=waiting,
+        options=options,
+        key=b"k",
+    )
+    return with_operations(manifest, operations)
+
+
+def test_a_held_pod_says_which_reasons_how_often_and_the_way_out() -> None:
+    told = explanation(waiting_pod("no room now (3 InsufficientMemory, 1 Taint): mostly ..."), managed=False)
+    assert (told["outcome"], told["gated"], told["node"]) == ("held", True, None)
+    assert told["reasons"] == {"InsufficientMemory": 3, "Taint": 1}
+    assert told["waysOut"]["Taint"] == EXPLANATIONS[Reason.TAINT].way_out
+    assert told["claims"]["main"]["memoryMiB"] == 4096
+
+
+def test_a_released_pod_says_where_and_on_which_cards() -> None:
+    written = decision.write(DecisionId("d1"), PLACEMENT, uid=None, key=b"k")
+    manifest = pod("p", annotations={keys.DECISION: written}, nodeName="n1")
+    manifest["metadata"]["labels"] = {keys.CLAIMED_LABEL: "true"}
+    told = explanation(manifest, managed=False)
+    assert (told["outcome"], told["node"], told["decision"]) == ("placed", "n1", "d1")
+    assert told["containers"]["main"] == [{"card": "A", "index": 2, "memoryMiB": 4096, "corePercent": 0}]
+
+
+def test_foreign_names_in_an_unmanaged_namespace_are_unclaimed() -> None:
+    assert explanation(pod("p", container(nvidia=1)), managed=False)["outcome"] == "unclaimed"
+
+
+def test_a_note_in_the_words_of_one_reason_is_that_reason() -> None:
+    why = EXPLANATIONS[Reason.UNDECIDED]
+    assert reasons_in(f"{why.text}; {why.way_out}") == {Reason.UNDECIDED: 1}
+    assert reasons_in("") == {}
