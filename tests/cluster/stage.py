@@ -157,6 +157,12 @@ class Stage:
     async def kill(self, name: str) -> None:
         await self.plane.run.kill(name)
 
+    async def restart_agent(self, node: Node, **settings: str) -> None:
+        """A new agent process on the node, ready to serve."""
+        await self.stop(agent_name(node))
+        self.start_agent(node, **settings)
+        await self.ready(agent_name(node))
+
     async def ready(self, name: str, *, within_s: float = 40) -> None:
         host, port = self.probes[name]
 
@@ -268,6 +274,11 @@ class Namespace:
 
     async def delete(self, pod: str, *, grace_s: int = 0) -> None:
         await self.stage.plane.call("DELETE", f"{self.path}/{pod}", {"gracePeriodSeconds": grace_s})
+
+    async def restarts(self, pod: str) -> int:
+        found = await self.get(pod) or {}
+        statuses = found.get("status", {}).get("containerStatuses", ())
+        return sum(one["restartCount"] for one in statuses)
 
     async def delete_all(self) -> None:
         """Delete every pod and wait until none is left."""

@@ -45,3 +45,10 @@ async def test_a_pod_gets_its_card_from_services_that_run_as_pods(deployed: Clus
     environment = await deployed.plane.kubectl("exec", "share", "--", "cat", "/proc/1/environ")
     assert annotated in ("GPU-1001", "GPU-1002"), "the other node's card is too small"
     assert f"NVIDIA_VISIBLE_DEVICES={annotated}" in environment.split("\0")
+
+
+@pytest.mark.parametrize("service", ["scheduler", "healthd"])
+async def test_a_service_has_every_right_that_it_uses(deployed: Cluster, service: str) -> None:
+    logs = await deployed.plane.kubectl("-n", "sublet-system", "logs", f"deployment/sublet-{service}")
+    assert "service.started" in logs
+    assert "forbidden" not in logs.lower()
