@@ -122,7 +122,14 @@ async def _run(
     pods = Pods(kube, reader, driver.submit)
     nodes = Nodes(kube, options, driver.submit)
     feeds = Feeds(bus, driver.submit, cards, dropped=metrics.dropped, unix_ms=unix_ms)
-    ledger = Ledger(bus, driver.submit, driver.report, rebuilt=driver.rebuilt, conflicted=metrics.conflicted)
+    ledger = Ledger(
+        bus,
+        driver.submit,
+        driver.report,
+        rebuilt=driver.rebuilt,
+        is_awaited=outbox.is_awaited,
+        conflicted=metrics.conflicted,
+    )
     cluster = ClusterEffects(
         pods=PodPatches(kube=kube, reader=reader, cards_of=cards.of, options=options, unix_ms=unix_ms),
         nodes=NodeWrites(kube),

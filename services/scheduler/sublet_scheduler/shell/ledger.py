@@ -48,12 +48,15 @@ class Ledger:
         report: Callable[[Event], None],
         *,
         rebuilt: asyncio.Event,
+        is_awaited: Callable[[WriteLedger], bool],
         conflicted: Callable[[], None],
     ) -> None:
+        """`is_awaited` says whether a write is the last that the engine asked for on its node."""
         self._bus = bus
         self._submit = submit
         self._report = report
         self._rebuilt = rebuilt
+        self._is_awaited = is_awaited
         self._conflicted = conflicted
         self._taking_over = asyncio.Lock()
         self._meta: LedgerMeta | None = None
@@ -103,38 +106,49 @@ class Ledger:
                 await asyncio.sleep(PAUSE_S)
 
     async def write(self, effect: WriteLedger) -> None:
-        """Store an entry if nobody was faster, and report what came of it."""
+        """Store an entry if nobody was faster, and report what came of it.
+
+        An outcome that the engine no longer waits for, since it lost the ledger meanwhile and asked anew, is
+        not reported: it would be taken for that of the newer write.
+        """
         wanted = effect.entry
         key, value = subjects.ledger_key(wanted.node), node_ledger_out(wanted)
+        if not self._is_awaited(effect):
+            return
         try:
             if wanted.revision:
                 revision = await self._bus.update(LEDGER_BUCKET, key, value, wanted.revision)
             else:
                 revision = await self._bus.create(LEDGER_BUCKET, key, value)
+            outcome: Event | None = LedgerWritten(wanted.node, revision)
         except (Conflict, Unavailable, BucketMissing) as error:
             if isinstance(error, Conflict):
                 self._conflicted()
             log.info("ledger.write_failed", node=wanted.node, error=str(error))
-            self._report(await self._look(wanted.node, key, value))
-            if isinstance(error, BucketMissing):
-                await self._lay_out()
-        else:
-            self._report(LedgerWritten(wanted.node, revision))
+            outcome = await self._look(effect, key, value)
+        if outcome is not None and self._is_awaited(effect):
+            self._report(outcome)
 
-    async def _look(self, node: NodeName, key: str, value: bytes) -> Event:
-        """What an unclear or lost write came to."""
-        try:
-            entry = await self._bus.get(LEDGER_BUCKET, key, within_s=WITHIN_S)
-        except (Unavailable, BucketMissing):
+    async def _look(self, effect: WriteLedger, key: str, value: bytes) -> Event | None:
+        """What an unclear or lost write came to; asks until the bus says it or nobody waits for it."""
+        node = effect.entry.node
+        while self._is_awaited(effect):
+            try:
+                entry = await self._bus.get(LEDGER_BUCKET, key)
+            except (Unavailable, BucketMissing) as error:
+                if isinstance(error, BucketMissing):
+                    await self._lay_out()
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if entry is None:
+                return LedgerWriteFailed(node, NodeLedger(node=node, term=0))
+            if entry.value == value:
+                return LedgerWritten(node, entry.revision)
+            for found in _readable([entry]):
+                self._refuse_younger(found.term)
+                return LedgerWriteFailed(node, found)
             return LedgerWriteFailed(node)
-        if entry is None:
-            return LedgerWriteFailed(node, NodeLedger(node=node, term=0))
-        if entry.value == value:
-            return LedgerWritten(node, entry.revision)
-        for found in _readable([entry]):
-            self._refuse_younger(found.term)
-            return LedgerWriteFailed(node, found)
-        return LedgerWriteFailed(node)
+        return None
 
     async def _lay_out(self) -> None:
         """Make the bucket again; who follows it then notices that it is another."""

@@ -6,6 +6,7 @@ from typing import assert_never
 
 import structlog
 
+from sublet.model.ids import NodeName
 from sublet_scheduler.core.effects import (
     AckRelease,
     Announce,
@@ -59,6 +60,7 @@ class Outbox:
         self.ledger: Lane[WriteLedger] = Lane(workers=8, on_done=self._freed)
         self.cluster: Lane[ClusterEffect] = Lane(workers=8, on_done=self._freed)
         self.public: Lane[Fact] = Lane(workers=4, on_done=self._freed)
+        self._newest: dict[NodeName, WriteLedger] = {}
         self.dropped = 0
         self.on_room: Callable[[], None] = _nobody
         """Called whenever an effect is done; set by whoever waits for room."""
@@ -70,9 +72,14 @@ class Outbox:
     def full(self) -> bool:
         return self.ledger.size + self.cluster.size >= FULL_EFFECTS
 
+    def is_awaited(self, write: WriteLedger) -> bool:
+        """Whether the engine has asked for no other write of that entry since."""
+        return self._newest.get(write.entry.node) is write
+
     def put(self, effect: Effect) -> None:
         match effect:
             case WriteLedger(entry):
+                self._newest[entry.node] = effect
                 self.ledger.put(entry.node, effect)
             case ReleasePod() | MarkWaiting() | FreeStuckPin():
                 self.cluster.put(effect.uid, effect)
