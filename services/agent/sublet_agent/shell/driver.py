@@ -16,8 +16,11 @@ log = structlog.get_logger()
 
 
 class Driver:
-    """`recent` is the flight recorder. `perform` must not wait for the network: what does goes to a loop
-    of its own, so that a slow bus never delays a container."""
+    """It keeps the last events as a flight recorder, written to the log when the engine fails.
+
+    `perform` must not wait for the network: what does goes to a loop of its own, so that a
+    slow bus never delays a container.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class Driver:
         self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue(maxsize=1_000)  # full: feeds wait
         self._numbers = count(1)
         self._waiting: dict[ev.Ask, asyncio.Future[str]] = {}
-        self.recent: deque[tuple[float, ev.Event, list[ev.Effect]]] = deque(maxlen=500)
+        self._recent: deque[tuple[float, ev.Event]] = deque(maxlen=50)
 
     async def submit(self, event: ev.Event) -> None:
         await self._inbox.put(event)
@@ -66,15 +69,20 @@ class Driver:
             raise Unavailable(refusal)
 
     async def run(self) -> None:
-        await self._carry_out(ev.Tick(), self._engine.begin(), self._clock())
+        await self._carry_out(self._engine.begin())
         while True:
             event = await self._inbox.get()
             self._pulse()
             now = self._clock()
-            await self._carry_out(event, self._engine.handle(event, now=now), now)
+            self._recent.append((now, event))
+            try:
+                effects = self._engine.handle(event, now=now)
+            except Exception:
+                log.error("engine.failed", recent=[repr(one) for one in self._recent])
+                raise
+            await self._carry_out(effects)
 
-    async def _carry_out(self, event: ev.Event, effects: list[ev.Effect], now: float) -> None:
-        self.recent.append((now, event, effects))
+    async def _carry_out(self, effects: list[ev.Effect]) -> None:
         for effect in effects:
             trouble = ""
             try:

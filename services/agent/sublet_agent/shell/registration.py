@@ -27,7 +27,7 @@ _REGISTER_WITHIN_S = 15.0  # the kubelet dials back within the call, for up to 1
 _FOLLOW_WITHIN_S = 10.0
 _STOP_GRACE_S = 0.5
 _STOP_WITHIN_S = 3.0
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.2, 10.0
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.2, 3.0
 _SETTLED_S = 30.0
 
 
