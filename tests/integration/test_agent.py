@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -10,6 +11,7 @@ from sublet_agent.core.edits import Injection, Runtime
 from sublet.contract import keys
 from sublet.demo.kubelet.spec import ContainerSpec, StartRefused
 from sublet.model.claim import ContainerKind
+from sublet.model.ids import PodUid
 from sublet.model.placement import GrantState
 from tests.integration.agentstage import CARDS, Stage, agent_stage, claiming, grant, pod, uid_of
 
@@ -278,3 +280,37 @@ devices:
     assert stage.sees("p")["CARD"] == "0"
     assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == A
     assert stage.nodes("p") == ["/dev/nvidia0", "/dev/nvidiactl"]
+
+
+async def test_a_pod_that_is_made_again_and_again_gets_the_cards_of_its_newest_self(stage: Stage) -> None:
+    async with stage.agent():
+        for number in range(50):
+            card = CARDS[number % 4]
+            uid = f"uid-{number}-1111"
+            young = [replace(one, uid=PodUid(uid)) for one in grant("p", card)]
+            await stage.kubelet.admit(pod("p", uid=uid))
+            async with asyncio.TaskGroup() as group:
+                start = group.create_task(stage.kubelet.try_start(uid, "main"))
+                await stage.ledger.write(*young)  # later than the start, as with a watch that lags
+            assert start.result().env[keys.ENV_CARDS] == card
+            await stage.kubelet.end(uid)
+
+
+async def test_a_container_with_two_slots_is_refused(stage: Stage) -> None:
+    async with stage.agent():
+        await stage.ledger.write(*grant("p", A))
+        await stage.kubelet.admit(pod("p", ContainerSpec(name="main", devices={keys.SLOT: 2})))
+        with pytest.raises(StartRefused, match="a container has one slot, this one has 2"):
+            await stage.kubelet.try_start(uid_of("p"), "main")
+
+
+async def test_a_card_that_came_later_can_be_granted(stage: Stage) -> None:
+    stage.list_cards(A)
+    async with stage.agent():
+        await stage.inventory(lambda inventory: len(inventory.cards) == 1)
+        stage.list_cards(A, B)
+        await stage.inventory(lambda inventory: len(inventory.cards) == 2)
+        await stage.ledger.write(*grant("p", B))
+        await stage.kubelet.run(pod("p"))
+
+    assert stage.nodes("p") == ["/dev/nvidia1", "/dev/nvidiactl"]

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
 from sublet.contract import keys, subjects
+from sublet.demo.kubelet.spec import AdmissionRefused
 from sublet.model.health import HealthState, SignalKind
 from sublet.model.placement import GrantState
 from sublet.wire.health import signal_in
@@ -92,6 +94,21 @@ async def test_a_restarted_kubelet_sees_the_slots_again_and_containers_run_on(st
         await stage.kubelet.restart()
         await stage.kubelet.until(lambda _: stage.allocatable == 64)
         assert (await stage.kubelet.start_container(uid_of("p"), "main")).starts == 2
+
+
+async def test_a_kubelet_that_restarts_thrice_in_a_row_sees_the_slots_each_time(stage: Stage) -> None:
+    async with stage.agent():
+        for _ in range(3):
+            await stage.kubelet.restart()
+            await stage.kubelet.until(lambda _: stage.allocatable == 64)
+        assert len(set(stage.kubelet.registrations)) == len(stage.kubelet.registrations) >= 4
+
+
+async def test_an_allocation_of_a_slot_that_does_not_exist_is_refused(stage: Stage) -> None:
+    async with stage.agent():
+        stage.kubelet.table.healthy[keys.SLOT].add("slot-!")
+        with pytest.raises(AdmissionRefused, match="NOT_FOUND desc = no such slot: slot-!"):
+            await stage.kubelet.admit(pod("p"))
 
 
 async def test_an_agent_that_stops_leaves_no_allocatable_slot_and_no_socket(stage: Stage) -> None:
