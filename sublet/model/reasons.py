@@ -77,7 +77,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.INSUFFICIENT_HOST_MEMORY: Explanation("not enough host memory on the node", "lower the pod's memory request, or wait"),
     Reason.TOO_MANY_PODS: Explanation("the node runs as many pods as it may", "wait, or raise the node's pod limit"),
     Reason.NO_CARDS: Explanation("the node has no cards", "nothing: such nodes are not for this pod"),
-    Reason.UNHEALTHY: Explanation("the card takes no new shares because of its health", "see `sublet cards` for the reason; repair, then `sublet health ack`"),
+    Reason.UNHEALTHY: Explanation("the card takes no new shares because of its health", "see `sublet cards` for the reason; repair the card, or use another model"),
     Reason.IN_USE: Explanation("a whole card was asked for and this one is shared or taken", "wait until its pods end"),
     Reason.EXCLUSIVE: Explanation("the card belongs to one container alone", "wait until its pod ends"),
     Reason.INSUFFICIENT_MEMORY: Explanation("not enough free memory on the card", "ask for less memory, or wait"),
@@ -94,6 +94,21 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.UNDECIDED: Explanation("no decision was made in time", "nothing: it is decided as soon as the scheduler can"),
     Reason.FOREIGN_GATE: Explanation("another controller holds the pod", "nothing: it is decided when ours is the last gate"),
     Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
+}  # fmt: skip
+
+
+REFUSALS: dict[RefusalCode, Explanation] = {
+    RefusalCode.BAD_QUANTITY: Explanation("a resource is zero, negative, a fraction, too large, or has a suffix", "write a plain whole number in the unit that the message names"),
+    RefusalCode.CONFLICTING_KEYS: Explanation("two keys of one claim exclude each other", "keep one of them"),
+    RefusalCode.TWO_DIALECTS: Explanation("one container asks in the words of two systems", "keep the resources of one system"),
+    RefusalCode.RESERVED_KEY: Explanation("the pod carries a key that only the scheduler writes", "leave the key away; copies of a running pod carry it too"),
+    RefusalCode.UNKNOWN_ANNOTATION: Explanation("an annotation in our domain that does not exist", "correct its spelling; the message lists those that exist"),
+    RefusalCode.BAD_ANNOTATION: Explanation("the value of an annotation is not understood", "write one of the values that the message lists"),
+    RefusalCode.NOT_SUPPORTED_YET: Explanation("what the annotation asks for is known, but not built yet", "remove the annotation"),
+    RefusalCode.INIT_LARGER_THAN_HEIR: Explanation("an init container wants more cards than the container that takes over its slot", "ask for at most as many cards in the init container"),
+    RefusalCode.RESERVED_RESOURCE: Explanation("the pod asks for slots itself", "leave sublet.dev/slot away; the webhook adds it"),
+    RefusalCode.NODE_CANNOT_TAKE_IT: Explanation("spec.nodeName names a node which cannot take the pod now, and such a pod cannot wait", "leave nodeName away, or use a node selector"),
+    RefusalCode.UNREADABLE: Explanation("the pod cannot be read as a pod", "correct what the message names"),
 }  # fmt: skip
 
 

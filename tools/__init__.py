@@ -1,0 +1,1 @@
+"""What make and CI run besides the code that is shipped."""
