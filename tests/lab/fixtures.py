@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -42,28 +43,32 @@ class Cluster:
     older_node: Node
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """One cluster for the whole run; each test takes a namespace of its own."""
+@contextmanager
+def real_cluster() -> Iterator[Cluster]:
+    """Start a cluster and take it down again; skips the test where it cannot run."""
     binaries.require(*binaries.CONTROL_PLANE, *binaries.NODE)
     binaries.require("kubelet", version=binaries.OLDER_KUBELET)
     if sys.platform != "linux" or os.getuid() != 0:
         binaries.unmet("real kubelets need Linux and root")
     plane = ControlPlane()
-    whole = Cluster(
-        plane, Node(plane, number=1), Node(plane, number=2, kubelet_version=binaries.OLDER_KUBELET)
-    )
-    asyncio.run(_start(whole))
-    yield whole
-    asyncio.run(plane.stop())
+    older = Node(plane, number=2, kubelet_version=binaries.OLDER_KUBELET)
+    whole = Cluster(plane, Node(plane, number=1), older)
+    try:
+        asyncio.run(_start(whole))
+        yield whole
+    finally:
+        asyncio.run(plane.stop())
 
 
 async def _start(cluster: Cluster) -> None:
     await cluster.plane.start("control-plane")
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(cluster.node.start(), name="node")
-            group.create_task(cluster.older_node.start(), name="older node")
-    except BaseException:
-        await cluster.plane.stop()
-        raise
+    async with asyncio.TaskGroup() as group:
+        group.create_task(cluster.node.start(), name="node")
+        group.create_task(cluster.older_node.start(), name="older node")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """One cluster for the whole run; each test takes a namespace of its own."""
+    with real_cluster() as whole:
+        yield whole

@@ -1,14 +1,18 @@
 """Rules that every reviewed manifest keeps."""
 
 import re
+import subprocess
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sublet.bus.layout import LAYOUT
 from sublet.contract import dialects, keys
 from sublet.contract.dialects import gpushare
-from tests.manifests.rendering import OVERLAYS, reviewed
+from tests.manifests.rendering import KUSTOMIZE, OVERLAYS, reviewed
 
 SCHEDULER = "system:serviceaccount:sublet-system:sublet-scheduler"
 HEALTHD = "system:serviceaccount:sublet-system:sublet-healthd"
@@ -259,3 +263,31 @@ def expressions(overlay: str) -> Iterator[str]:
         spec = entry["spec"]
         for part in (*spec.get("matchConditions", ()), *spec.get("variables", ()), *spec["validations"]):
             yield part["expression"]
+
+
+def test_the_bus_server_accepts_its_configuration() -> None:
+    server = Path(sysconfig.get_path("scripts"), "nats-server")
+    command = [str(server), "-t", "-c", str(KUSTOMIZE / "base" / "nats" / "nats.conf")]
+    tried = subprocess.run(command, check=False, capture_output=True, text=True, timeout=10)
+    assert tried.returncode == 0, tried.stderr
+
+
+@every_overlay
+def test_the_bus_has_room_for_its_streams_and_buckets(overlay: str) -> None:
+    """JetStream sets their sizes aside when they are made, and refuses the one that would be too much."""
+    [limit] = re.findall(r"max_file_store: (\d+)GB", (KUSTOMIZE / "base" / "nats" / "nats.conf").read_text())
+    needed = sum(stream.max_bytes for stream in LAYOUT.streams)
+    needed += sum(bucket.max_bytes for bucket in LAYOUT.buckets)
+    assert needed <= int(limit) * 2**30
+    [nats] = of_kind(overlay, "StatefulSet")
+    claimed = [
+        claim["spec"]["resources"]["requests"]["storage"]
+        for claim in nats["spec"].get("volumeClaimTemplates", ())
+    ]
+    lent = [
+        volume["emptyDir"]["sizeLimit"]
+        for volume in nats["spec"]["template"]["spec"]["volumes"]
+        if "emptyDir" in volume
+    ]
+    [room] = [*claimed, *lent]
+    assert int(room.removesuffix("Gi")) > int(limit)

@@ -2,6 +2,7 @@
 
 import pytest
 import sublet_agent.settings
+import sublet_healthd.settings
 import sublet_scheduler.settings
 
 from sublet.runtime.settings import PREFIX, read_settings
@@ -10,6 +11,7 @@ from tests.manifests.rendering import OVERLAYS, reviewed
 SETTINGS: dict[str, type[object]] = {
     "agent": sublet_agent.settings.Settings,
     "scheduler": sublet_scheduler.settings.Settings,
+    "healthd": sublet_healthd.settings.Settings,
 }
 
 
