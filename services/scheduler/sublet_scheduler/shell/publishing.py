@@ -22,8 +22,6 @@ from sublet_scheduler.shell.outbox import Fact
 
 log = structlog.get_logger()
 
-AGAIN_S = 2.0
-"""Between tries while the bus is away."""
 SHARED = frozenset({"committed", "released", "revoked", "ending", "ended"})
 """What concerns each card of a placement, not the pod alone."""
 
@@ -40,6 +38,8 @@ class _Public:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishing:
     bus: Bus
+    again_s: float = 2.0
+    """Between tries while the bus is away."""
 
     async def tell(self, fact: Fact) -> None:
         """Publish one fact; waits for the bus as long as it takes."""
@@ -63,7 +63,7 @@ class Publishing:
                 await publish_event(self.bus, subject, message.attributes, message.body)
             except Unavailable as error:
                 log.debug("fact.postponed", subject=subject, error=str(error))
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(self.again_s)
             else:
                 return
 

@@ -1,0 +1,43 @@
+"""The scheduler's settings: read from the environment, wrong ones refused by name."""
+
+import pytest
+from sublet_scheduler.settings import MemoryUnit, Settings
+
+from sublet.model.claim import Policy
+from sublet.model.errors import BadRequest
+from sublet.runtime.settings import read_settings
+
+
+def test_every_kind_of_setting_is_read() -> None:
+    found = read_settings(
+        Settings,
+        {
+            "SUBLET_WEBHOOK_NAMES": "a.svc, 127.0.0.1",
+            "SUBLET_DECISION_BUDGET_S": "1.5",
+            "SUBLET_GPU_MEM_UNIT": "MiB",
+            "SUBLET_NODE_POLICY": "spread",
+            "SUBLET_MANAGE_ALL": "true",
+            "SUBLET_DIALECTS": "sublet",
+        },
+    )
+    assert found.webhook_names == ("a.svc", "127.0.0.1")
+    assert found.decision_budget_s == 1.5
+    assert found.gpu_mem_unit is MemoryUnit.MIB
+    assert found.options.gpu_mem_unit_mib == 1
+    assert found.options.enabled == ("sublet",)
+    assert found.node_policy is Policy.SPREAD
+    assert found.manage_all
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("SUBLET_DIALECTS", "sublet,qgpux", "names 'qgpux'"),
+        ("SUBLET_CARD_POLICY", "fragmentation", "cannot be honoured yet"),
+        ("SUBLET_GPU_MEM_UNIT", "GB", "not one of GiB, MiB"),
+        ("SUBLET_WEBHOOK_PRT", "1", "unknown setting"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name: str, value: str, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        read_settings(Settings, {name: value})
