@@ -1,9 +1,9 @@
 """The commands of `sublet`, from its argument parser."""
 
 import argparse
-import os
 from collections.abc import Iterator
 
+from sublet.cli.main import build_parser
 from tools.reference.page import code, codes, page, table
 
 EXIT = (
@@ -14,9 +14,6 @@ EXIT = (
 
 
 def render() -> str:
-    os.environ.pop("SUBLET_NATS_URL", None)  # a default of the machine that generates is nobody else's
-    from sublet.cli.main import build_parser
-
     blocks = [
         "`kubectl sublet` is the same program. Tables on a terminal, aligned text in a pipe, `-o json` everywhere.",
         table(("exit code", "means"), EXIT),

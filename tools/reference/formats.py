@@ -4,7 +4,7 @@ import ast
 import contextlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sublet.cli import main
@@ -34,26 +34,44 @@ READ = {
     "words": "mapping of text to one of",
     "items": "list",
 }
-FORMS = {
+DEFAULTS = {
+    "text": '""',
+    "optional_text": "null",
+    "texts": "{}",
+    "optional_whole": "null",
+    "yes": "false",
+    "words": "{}",
+    "items": "[]",
+}
+POD = {
+    "schema": "rises when a reader must look again",
     "pod": "namespace/name",
-    "dialects": "the systems whose resources it names, sorted",
-    "outcome": "`placed`; `held`: readable, no room now; `refused`: the webhook would deny it; `unclaimed`: not ours",
     "containers": "claiming containers only",
+}
+CLAIMS = POD | {
+    "dialects": "the systems whose resources it names, sorted",
     "refused": "`null`, or code, message and hint",
-    "reasons": "code to count, `{}` when placed; of a card: the health reasons that are open",
+}
+PLACE = POD | {
+    "outcome": "`placed`; `held`: readable, no room now; `refused`: the webhook would deny it; `unclaimed`: not ours",
+    "node": "`null` unless placed",
     "annotations": "what the pod carries in the end, ours and its dialect's",
     "labels": "what the pod carries in the end",
     "env": "what the container's processes see from us",
+    "reasons": "[code](reasons.md) to count; `{}` when placed, never empty for held and refused",
     "message": "for people",
-    "node": "`null` unless placed",
-    "schema": "rises when a reader must look again",
+}
+CARDS = {
+    "node": "its name",
     "card": "UUID",
     "index": "the card's place on its node",
     "model": "as the driver names it",
-    "memoryMiB": "the card's memory, `null` = unknown",
+    "memoryMiB": "usable memory, `null` = unknown",
     "usedMiB": "what grants promise",
     "usedCorePercent": "what grants promise",
     "health": "a [state](health.md)",
+    "reasons": "what stands against its health",
+    "containers": "who holds a share of it: `pod`, `container`, `memoryMiB`, `corePercent`",
 }
 
 
@@ -71,9 +89,9 @@ def render() -> str:
         block("yaml", (EXAMPLES / "inventory.yaml").read_text()),
         "## Outputs",
         "Of `docs/examples/shares.yaml` on that inventory; the same input gives the same output, byte for byte.",
-        *_output("sublet claims -o json", ["claims", "-f", shares]),
-        *_output("sublet place -o json", ["place", "-f", shares, "--inventory", nodes]),
-        *_output("sublet cards -o json", ["cards", "--inventory", nodes]),
+        *_output(CLAIMS, ["claims", "-f", shares]),
+        *_output(PLACE, ["place", "-f", shares, "--inventory", nodes]),
+        *_output(CARDS, ["cards", "--inventory", nodes]),
     )
 
 
@@ -82,23 +100,25 @@ def _inventory() -> Iterator[str]:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for title, name in PARTS:
         yield f"### {title}"
-        rows = {row[0]: row for node in ast.walk(functions[name]) for row in _field(node)}
+        calls = [node for node in ast.walk(functions[name]) if isinstance(node, ast.Call)]
+        in_order = sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+        rows = {row[0]: row for call in in_order for row in _field(call)}
         yield table(("key", "value", "default"), rows.values())
 
 
-def _field(node: ast.AST) -> Iterator[tuple[str, ...]]:
+def _field(node: ast.Call) -> Iterator[tuple[str, ...]]:
     """A call such as ``fields.whole("pods", PODS)``."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+    if not (isinstance(node.func, ast.Attribute) and node.args):
         return
     key, read = literal(node.args[0]), node.func.attr
     if key is None or read not in READ or not hasattr(Fields, read):
         return
-    value, default = READ[read], ""
+    value, default = READ[read], code(DEFAULTS.get(read, ""))
     given = node.args[1] if len(node.args) > 1 else None
     if read in ("word", "words") and isinstance(given, ast.Attribute) and isinstance(given.value, ast.Name):
         enumeration = getattr(inventory, given.value.id)
         value += f" {codes(enumeration)}"
-        default = code(enumeration[given.attr]) if read == "word" else "`{}`"
+        default = code(enumeration[given.attr]) if read == "word" else default
     elif read == "whole" and isinstance(given, ast.Name):
         # a constant of the module, or the argument that counts the list
         default = code(vars(inventory)[given.id]) if given.id in vars(inventory) else "position in the list"
@@ -107,11 +127,11 @@ def _field(node: ast.AST) -> Iterator[tuple[str, ...]]:
     yield code(key), value, default
 
 
-def _output(title: str, command: Sequence[str]) -> Iterator[str]:
+def _output(holds: Mapping[str, str], command: Sequence[str]) -> Iterator[str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         main.main([*command, "-o", "json"])
     documents: list[dict[str, Any]] = json.loads(said.getvalue())
-    yield f"### {title}"
-    yield table(("key", "holds"), ((code(key), FORMS[key]) for key in documents[0]))
+    yield f"### sublet {command[0]} -o json"
+    yield table(("key", "holds"), ((code(key), holds[key]) for key in documents[0]))
     yield block("json", json.dumps(documents[:2], indent=1, ensure_ascii=False))
