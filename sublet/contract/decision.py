@@ -16,6 +16,8 @@ from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import CardGrant, Placement
 
 VERSION = 1
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading any text at all may raise: anybody may have written it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +63,19 @@ def read(text: str) -> Decision:
         placement = None
         if "node" in document:
             placement = Placement(
-                node=NodeName(document["node"]),
+                node=NodeName(_text(document["node"])),
                 containers={
                     name: tuple(_grant_in(grant) for grant in grants)
                     for name, grants in document["containers"].items()
                 },
             )
         return Decision(
-            id=DecisionId(str(document["id"])),
-            uid=PodUid(document["uid"]) if document.get("uid") else None,
+            id=DecisionId(_text(document["id"])),
+            uid=PodUid(_text(document["uid"])) if document.get("uid") else None,
             placement=placement,
-            mac=str(document["mac"]),
+            mac=_text(document["mac"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise BadRequest(f"not a decision: {text[:80]!r}: {error!r}") from error
 
 
@@ -83,7 +85,7 @@ def is_signed(text: str, key: bytes) -> bool:
         document = json.loads(text)
         mac = document.pop("mac")
         return bool(key) and hmac.compare_digest(str(mac), _mac(document, key))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return False
 
 
@@ -93,6 +95,12 @@ def _mac(document: dict[str, Any], key: bytes) -> str:
 
 def _compact(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
 
 
 def _grant_out(grant: CardGrant) -> dict[str, Any]:
@@ -108,7 +116,7 @@ def _grant_out(grant: CardGrant) -> dict[str, Any]:
 def _grant_in(raw: dict[str, Any]) -> CardGrant:
     memory = raw["memoryMiB"]
     return CardGrant(
-        card=CardId(raw["card"]),
+        card=CardId(_text(raw["card"])),
         index=int(raw["index"]),
         memory_mib=None if memory is None else int(memory),
         core_percent=int(raw["corePercent"]),

@@ -28,7 +28,10 @@ _SUFFIXES: dict[str, int | Fraction] = {
     "u": Fraction(1, 10**6),
     "n": Fraction(1, 10**9),
 }
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]{0,2})")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
+_MOST_DIGITS = 20
+"""More than any amount needs; Python refuses to read numbers of thousands of digits."""
+_MOST_QUOTED = 80
 
 
 def whole_number(value: object, *, key: str, unit: str, most: int = LARGEST) -> int | Refusal:
@@ -39,11 +42,11 @@ def whole_number(value: object, *, key: str, unit: str, most: int = LARGEST) -> 
     """
     text = value if isinstance(value, str) else str(value)
     plain = isinstance(value, (int, str)) and not isinstance(value, bool)
-    if plain and text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+    if plain and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
         return int(text)
     return Refusal(
         code=RefusalCode.BAD_QUANTITY,
-        message=f"{key}={text!r} is not a whole number of {unit} from 1 to {most}",
+        message=f"{key}={text[:_MOST_QUOTED]!r} is not a whole number of {unit} from 1 to {most}",
         hint=f"Write a plain number of {unit} without a suffix, for example {key}: {min(most, 10)}",
     )
 
@@ -51,16 +54,23 @@ def whole_number(value: object, *, key: str, unit: str, most: int = LARGEST) -> 
 def quantity(value: object) -> Fraction:
     """Read a Kubernetes quantity such as ``500m`` or ``2Gi``. Raises ValueError."""
     match = _QUANTITY.fullmatch(str(value).strip())
-    if not match or match[2] not in _SUFFIXES:
+    if not match or (match[3] or "") not in _SUFFIXES:
         raise ValueError(f"{value!r} is not a Kubernetes quantity")
-    return Fraction(match[1]) * Fraction(_SUFFIXES[match[2]])
+    return Fraction(match[1] + (match[2] or "")) * Fraction(_SUFFIXES[match[3] or ""])
 
 
 def cpu_milli(amounts: Mapping[str, object]) -> int:
-    """The `cpu` entry in thousandths of a core, rounded up; 0 where absent."""
-    return math.ceil(quantity(amounts.get("cpu", 0)) * 1000)
+    """The `cpu` entry in thousandths of a core, rounded up; 0 where absent. Raises ValueError."""
+    return math.ceil(_amount(amounts, "cpu") * 1000)
 
 
 def host_memory_mib(amounts: Mapping[str, object]) -> int:
-    """The `memory` entry in MiB, rounded up; 0 where absent."""
-    return math.ceil(quantity(amounts.get("memory", 0)) / 2**20)
+    """The `memory` entry in MiB, rounded up; 0 where absent. Raises ValueError."""
+    return math.ceil(_amount(amounts, "memory") / 2**20)
+
+
+def _amount(amounts: Mapping[str, object], name: str) -> Fraction:
+    found = quantity(amounts.get(name, 0))
+    if found < 0:
+        raise ValueError(f"{name}={amounts[name]!r} is negative")
+    return found

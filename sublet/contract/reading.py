@@ -33,12 +33,12 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
     known = enabled_dialects(options, managed=managed)
     found = list(podspec.containers(pod))
     claims: list[Claim] = []
-    for container in found:
+    for container, position in zip(found, _positions(found), strict=True):
         claim = _claim(container, known, options)
         if isinstance(claim, Refusal):
             return claim
         if claim:
-            claims.append(claim)
+            claims.append(replace(claim, position=position))
     if not claims:
         return None
     wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate)
@@ -89,13 +89,19 @@ def forged_keys(pod: Json, options: Options) -> Refusal | None:
     return None
 
 
-def _reserved(what: str, key: str, value: str) -> Refusal:
-    written = f"{key}={value[:80]!r}" if value else key
+def _reserved(what: str, key: str, value: object) -> Refusal:
+    written = f"{key}={str(value)[:80]!r}" if value else key
     return Refusal(
         code=RefusalCode.RESERVED_KEY,
         message=f"the {what} {written} is written by the scheduler only",
         hint="Remove it from the pod; a copied pod gets a decision of its own",
     )
+
+
+def _positions(found: Sequence[ContainerSpec]) -> list[int]:
+    before = sum(container.kind is not ContainerKind.MAIN for container in found)
+    main = len(found) - before
+    return [*range(main, len(found)), *range(main)]
 
 
 def _claim(container: ContainerSpec, known: Sequence[Dialect], options: Options) -> Claim | Refusal | None:

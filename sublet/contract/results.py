@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Options, Placed
 from sublet.model.card import Card, Vendor
-from sublet.model.claim import Claim, ContainerKind, PodAsk
+from sublet.model.claim import Claim, PodAsk
 from sublet.model.ids import CardId
 from sublet.model.placement import Placement
 
@@ -63,9 +63,4 @@ def env_constants(claim: Claim, options: Options) -> Mapping[str, str]:
 
 
 def _placed(ask: PodAsk, placement: Placement) -> list[Placed]:
-    found: list[Placed] = []
-    position = 0
-    for claim in ask.claims:
-        found.append(Placed(claim=claim, grants=placement.containers[claim.container], position=position))
-        position += claim.kind is not ContainerKind.INIT
-    return found
+    return [Placed(claim=claim, grants=placement.containers[claim.container]) for claim in ask.claims]

@@ -50,9 +50,11 @@ def read_wishes(pod: Json, cards_per_claim: Sequence[int], tolerate: Sequence[st
     )
 
 
-def _judge(key: str, value: str) -> Refusal | None:
+def _judge(key: str, value: object) -> Refusal | None:
     if keys.is_reserved(key):
         return None
+    if not isinstance(value, str):  # the API server stores text alone; a file may say anything
+        return _bad(key, value, ("text; put the value in quotes",))
     if key not in keys.USER_ANNOTATIONS:
         return Refusal(
             code=RefusalCode.UNKNOWN_ANNOTATION,
@@ -75,7 +77,7 @@ def _judge(key: str, value: str) -> Refusal | None:
     return None
 
 
-def _bad(key: str, value: str, allowed: Sequence[str]) -> Refusal:
+def _bad(key: str, value: object, allowed: Sequence[str]) -> Refusal:
     return Refusal(
         code=RefusalCode.BAD_ANNOTATION,
         message=f"annotation {key}={value!r} is not understood",

@@ -50,6 +50,8 @@ class Claim:
     """Claims of one pod with the same non-empty group all go on one card (gpushare)."""
     vendor: str = ""
     """Only cards of this vendor; empty = any."""
+    position: int = 0
+    """Its container's place in spec.containers; init containers and sidecars follow after those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,35 +75,23 @@ class Gpushare:
     def results(
         self, placed: Sequence[Placed], cards: Mapping[CardId, Card], options: Options, *, at_ns: int
     ) -> Results:
-        def units(memory_mib: int | None) -> int:
-            return (memory_mib or 0) // options.gpu_mem_unit_mib
-
-        def indices(these: Iterable[Placed]) -> str:
-            return ",".join(str(index) for index in sorted({g.index for one in these for g in one.grants}))
-
-        main = [one for one in placed if not one.claim.heir]
-        first = cards[main[0].grants[0].card]
-        pod_units = sum(units(grant.memory_mib) for one in main for grant in one.grants)
+        unit_mib = options.gpu_mem_unit_mib
+        counted = [one for one in placed if not one.claim.heir] or placed
+        # where a pod asks in both ways, the annotations that hold one number tell of its shares
+        main = [one for one in counted if not one.claim.exclusive] or counted
         annotations = {
-            INDEX: indices(main),
-            CARD_MEMORY: str(units(first.memory_mib)),
-            POD_MEMORY: str(pod_units),
+            INDEX: ",".join(str(index) for index in sorted({g.index for one in main for g in one.grants})),
+            CARD_MEMORY: str((cards[main[0].grants[0].card].memory_mib or 0) // unit_mib),
+            POD_MEMORY: str(sum(sum(_units(one, unit_mib).values()) for one in main)),
             ASSIGNED: "true",
             ASSUME_TIME: str(at_ns),
         }
-        if len(main) > 1 or len(main[0].grants) > 1:
-            allocation = {
-                str(one.position): {str(grant.index): units(grant.memory_mib) for grant in one.grants}
-                for one in main
-            }
+        if len(counted) > 1 or len(main[0].grants) > 1:
+            allocation = {str(one.claim.position): _units(one, unit_mib) for one in counted}
             annotations[ALLOCATION] = json.dumps(allocation, separators=(",", ":"))
         env = {
-            one.claim.container: {
-                INDEX: indices([one]),
-                POD_MEMORY: str(pod_units),
-                CONTAINER_MEMORY: str(sum(units(grant.memory_mib) for grant in one.grants)),
-                CARD_MEMORY: str(units(cards[one.grants[0].card].memory_mib)),
-            }
+            one.claim.container: {key: annotations[key] for key in (INDEX, POD_MEMORY, CARD_MEMORY)}
+            | self.env_constants(one.claim, options)
             for one in placed
             if not one.claim.exclusive
         }
@@ -112,7 +100,7 @@ class Gpushare:
     def env_sources(self, claim: Claim) -> Mapping[str, str]:
         return {} if claim.exclusive else {INDEX: INDEX, POD_MEMORY: POD_MEMORY, CARD_MEMORY: CARD_MEMORY}
 
-    def env_constants(self, claim: Claim, options: Options) -> Mapping[str, str]:
+    def env_constants(self, claim: Claim, options: Options) -> dict[str, str]:
         if claim.memory_mib is None:
             return {}
         return {CONTAINER_MEMORY: str(claim.memory_mib // options.gpu_mem_unit_mib)}
@@ -123,6 +111,15 @@ class Gpushare:
             keys.ALIYUN_GPU_MEM: sum((card.memory_mib or 0) // options.gpu_mem_unit_mib for card in counted),
             keys.ALIYUN_GPU_COUNT: len(counted),
         }
+
+
+def _units(placed: Placed, unit_mib: int) -> dict[str, int]:
+    """Card index -> what the container asked of it, in the dialect's unit; a whole card is all its memory."""
+    asked = placed.claim.memory_mib
+    return {
+        str(grant.index): (grant.memory_mib or 0 if asked is None else asked) // unit_mib
+        for grant in placed.grants
+    }
 
 
 GPUSHARE = Gpushare()

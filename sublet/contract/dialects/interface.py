@@ -27,11 +27,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A claiming container with its grants and its place among the pod's main containers."""
+    """A claiming container with its grants."""
 
     claim: Claim
     grants: tuple[CardGrant, ...]
-    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
