@@ -39,12 +39,7 @@ async def test_each_container_sees_the_cards_of_its_own_grant(stage: Stage) -> N
         )
         await stage.kubelet.run(pod("p", claiming("one"), claiming("two")))
 
-    assert stage.sees("p", "one") == {
-        keys.ENV_NVIDIA_VISIBLE: A,
-        keys.ENV_CARDS: A,
-        keys.ENV_MEMORY_MIB: "4096",
-        keys.ENV_CORE_PERCENT: "30",
-    }
+    assert stage.sees("p", "one") == {keys.ENV_NVIDIA_VISIBLE: A}
     assert stage.nodes("p", "one") == ["/dev/nvidia0", "/dev/nvidiactl"]
     assert stage.sees("p", "two")[keys.ENV_NVIDIA_VISIBLE] == f"{B},{D}"
     assert stage.sees("p", "two")["GPU_MEM_IDX"] == "1"
@@ -60,8 +55,7 @@ async def test_twenty_pods_at_once_each_get_their_own(stage: Stage) -> None:
                 group.create_task(stage.kubelet.run(pod(f"p{number}")))
 
     for number in range(20):
-        assert stage.sees(f"p{number}")[keys.ENV_MEMORY_MIB] == str(number)
-        assert stage.sees(f"p{number}")[keys.ENV_CARDS] == CARDS[number % 4]
+        assert stage.sees(f"p{number}")[keys.ENV_NVIDIA_VISIBLE] == CARDS[number % 4]
 
 
 async def test_a_users_own_visible_devices_do_not_count(stage: Stage) -> None:
@@ -83,9 +77,7 @@ async def test_an_init_container_and_its_heir_get_the_heirs_cards_and_the_larges
         await stage.kubelet.run(pod("p", claiming("main"), init=(claiming("first"),)))
 
     assert stage.sees("p", "first") == stage.sees("p", "main")
-    assert stage.sees("p", "main")[keys.ENV_CARDS] == f"{A},{B}"
-    assert stage.sees("p", "main")[keys.ENV_MEMORY_MIB] == "9000"
-    assert stage.sees("p", "main")[keys.ENV_CORE_PERCENT] == "50"
+    assert stage.sees("p", "main")[keys.ENV_NVIDIA_VISIBLE] == f"{A},{B}"
 
 
 async def test_a_sidecar_inherits_from_the_init_container_and_the_main_one_has_its_own(stage: Stage) -> None:
@@ -98,7 +90,7 @@ async def test_a_sidecar_inherits_from_the_init_container_and_the_main_one_has_i
         init = (claiming("first"), claiming("side", restartable=True))
         await stage.kubelet.run(pod("p", claiming("main"), init=init))
 
-    cards = [stage.sees("p", name)[keys.ENV_CARDS] for name in ("first", "side", "main")]
+    cards = [stage.sees("p", name)[keys.ENV_NVIDIA_VISIBLE] for name in ("first", "side", "main")]
     assert cards == [A, A, B]
 
 
@@ -107,7 +99,7 @@ async def test_a_claim_of_an_init_container_alone_is_prepared(stage: Stage) -> N
         await stage.ledger.write(*grant("p", C, container="first", kind=ContainerKind.INIT))
         await stage.kubelet.run(pod("p", ContainerSpec(name="main"), init=(claiming("first"),)))
 
-    assert stage.sees("p", "first")[keys.ENV_CARDS] == C
+    assert stage.sees("p", "first")[keys.ENV_NVIDIA_VISIBLE] == C
 
 
 async def test_a_start_waits_until_the_ledger_is_complete(stage: Stage) -> None:
@@ -121,7 +113,7 @@ async def test_a_start_waits_until_the_ledger_is_complete(stage: Stage) -> None:
             assert not start.done()
             await stage.ledger.complete()
 
-    assert stage.sees("p")[keys.ENV_CARDS] == A
+    assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == A
 
 
 async def test_a_start_waits_for_a_grant_that_comes_late(stage: Stage) -> None:
@@ -133,7 +125,7 @@ async def test_a_start_waits_for_a_grant_that_comes_late(stage: Stage) -> None:
             assert not start.done()
             await stage.ledger.write(*grant("other", B), *grant("p", A))
 
-    assert stage.sees("p")[keys.ENV_CARDS] == A
+    assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == A
 
 
 async def test_a_container_without_a_grant_is_held_with_the_reason(stage: Stage) -> None:
@@ -189,7 +181,7 @@ async def test_what_ran_once_starts_again_without_the_bus_even_after_the_agent_r
     async with stage.agent():
         await stage.kubelet.start_container(uid_of("p"), "main")
 
-    assert stage.sees("p")[keys.ENV_CARDS] == A
+    assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == A
     assert stage.nodes("p") == ["/dev/nvidia0", "/dev/nvidiactl"]
 
 
@@ -204,7 +196,7 @@ async def test_a_first_start_without_the_bus_is_held_and_succeeds_when_it_is_bac
         await stage.ledger.add(*grant("q", B))
         await stage.kubelet.start_container(uid_of("q"), "main")
 
-    assert stage.sees("q")[keys.ENV_CARDS] == B
+    assert stage.sees("q")[keys.ENV_NVIDIA_VISIBLE] == B
 
 
 async def test_a_ledger_that_was_lost_is_unknown_until_it_is_complete_again(stage: Stage) -> None:
@@ -220,7 +212,7 @@ async def test_a_ledger_that_was_lost_is_unknown_until_it_is_complete_again(stag
         await stage.ledger.add(*grant("q", B))
         await stage.kubelet.start_container(uid_of("q"), "main")
 
-    assert stage.sees("q")[keys.ENV_CARDS] == B
+    assert stage.sees("q")[keys.ENV_NVIDIA_VISIBLE] == B
 
 
 async def test_a_granted_card_which_the_node_does_not_have_is_refused(stage: Stage) -> None:
@@ -292,7 +284,7 @@ async def test_a_pod_that_is_made_again_and_again_gets_the_cards_of_its_newest_s
             async with asyncio.TaskGroup() as group:
                 start = group.create_task(stage.kubelet.try_start(uid, "main"))
                 await stage.ledger.write(*young)  # later than the start, as with a watch that lags
-            assert start.result().env[keys.ENV_CARDS] == card
+            assert start.result().env[keys.ENV_NVIDIA_VISIBLE] == card
             await stage.kubelet.end(uid)
 
 

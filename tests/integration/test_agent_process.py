@@ -82,7 +82,7 @@ async def test_the_process_serves_a_pod_through_a_real_bus_and_stops_cleanly(
             granted = node_ledger_out(replace(entry, grants=grant("p", CARDS[0])))
             await bus.put(subjects.LEDGER_BUCKET, subjects.ledger_key(NODE), granted, within_s=5)
             await stage.kubelet.run(pod("p"))
-            assert stage.sees("p")[keys.ENV_CARDS] == CARDS[0]
+            assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == CARDS[0]
 
             await nats_server.kill()
             assert (await stage.kubelet.start_container(uid_of("p"), "main")).starts == 2

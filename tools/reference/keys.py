@@ -73,9 +73,7 @@ ELSEWHERE = {
 }
 ENVIRONMENT = {
     keys.ENV_NVIDIA_VISIBLE: "UUIDs of the container's NVIDIA cards; `void` where NVIDIA's runtime would otherwise inject twice",
-    keys.ENV_CARDS: "UUIDs of the container's cards",
-    keys.ENV_MEMORY_MIB: "promised memory in MiB, per card",
-    keys.ENV_CORE_PERCENT: "promised compute in percent, per card",
+    keys.ENV_CARDS: "UUIDs of the container's NVIDIA cards where `NVIDIA_VISIBLE_DEVICES` is `void`",
 }
 
 

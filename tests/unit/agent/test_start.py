@@ -35,30 +35,14 @@ def given(decision: Give | Wait | Refuse) -> Record:
 
 def test_a_container_gets_what_its_grant_says() -> None:
     record = given(decide(who(), None, known(grant(A, env={"X": "1"})), now=5))
-    assert record.edits.env == {
-        keys.ENV_CARDS: A,
-        keys.ENV_MEMORY_MIB: "100",
-        keys.ENV_CORE_PERCENT: "10",
-        keys.ENV_NVIDIA_VISIBLE: A,
-        "X": "1",
-    }
+    assert record.edits.env == {keys.ENV_NVIDIA_VISIBLE: A, "X": "1"}
     assert [node.host_path for node in record.edits.nodes] == ["/dev/nvidia0"]
     assert (record.uid, record.cards, record.containers) == (UID, (A,), frozenset({"main"}))
 
 
 def test_cards_stand_in_the_order_of_their_indices() -> None:
     record = given(decide(who(), None, known(grant(B, index=1), grant(A, index=0)), now=5))
-    assert record.edits.env[keys.ENV_CARDS] == f"{A},{B}"
-
-
-def test_memory_that_differs_from_card_to_card_is_listed() -> None:
-    record = given(decide(who(), None, known(grant(A), grant(B, index=1, memory_mib=200)), now=5))
-    assert record.edits.env[keys.ENV_MEMORY_MIB] == "100,200"
-
-
-def test_a_card_of_unknown_memory_promises_no_number() -> None:
-    record = given(decide(who(), None, known(grant(A, memory_mib=None)), now=5))
-    assert keys.ENV_MEMORY_MIB not in record.edits.env
+    assert record.edits.env[keys.ENV_NVIDIA_VISIBLE] == f"{A},{B}"
 
 
 def test_the_nvidia_runtime_finds_void() -> None:
@@ -67,13 +51,11 @@ def test_the_nvidia_runtime_finds_void() -> None:
     assert record.edits.env[keys.ENV_CARDS] == A
 
 
-def test_init_containers_and_their_heir_all_get_the_heirs_cards_and_the_largest_amounts() -> None:
+def test_init_containers_and_their_heir_all_get_the_heirs_cards() -> None:
     init = grant(A, container="i", kind=ContainerKind.INIT, memory_mib=900, core_percent=1, heir="main")
     heir = [grant(A, core_percent=70), grant(B, index=1)]
     record = given(decide(who("i", "main"), None, known(init, *heir), now=5))
     assert record.cards == (A, B)
-    assert record.edits.env[keys.ENV_MEMORY_MIB] == "900"
-    assert record.edits.env[keys.ENV_CORE_PERCENT] == "70"
 
 
 def test_init_containers_without_an_heir_get_the_cards_of_the_one_with_most() -> None:

@@ -386,3 +386,39 @@ def test_ten_thousand_waiting_pods_and_no_event_need_no_tick() -> None:
     for at in range(20):
         world.create(gib(11, f"large-{at}"))
     assert world.engine.due(world.now) is None or world.engine.due(world.now) > world.now + 1  # type: ignore[operator]
+
+
+def test_totals_that_lag_hold_a_pod_though_its_card_has_room() -> None:
+    world = one_card()
+    stale = replace(
+        world.shown("n1"), allocatable={**world.shown("n1").allocatable, "sublet.dev/gpu-memory": 2048}
+    )
+    world.send(ev.NodeSeen(stale))  # kube-scheduler would not see room for more
+    world.held.clear()
+    _, outcome = world.ask(gib(4))
+    assert isinstance(outcome, NoRoom)
+    assert outcome.reasons == {Reason.NODE_NOT_PREPARED: 1}
+
+
+def test_a_full_card_is_called_full_and_not_unprepared() -> None:
+    world = one_card()
+    world.create(gib(8, "first"))
+    _, outcome = world.ask(gib(8, "second"))
+    assert isinstance(outcome, NoRoom)
+    assert outcome.reasons == {Reason.INSUFFICIENT_MEMORY: 1}
+
+
+def test_an_operators_word_frees_once_what_was_ending_when_it_was_given() -> None:
+    world = one_card()
+    first, second = world.create(gib(4, "first")), world.create(gib(4, "second"))
+    for uid in (first, second):
+        world.bind(uid)
+    world.delete(first)
+    node = world.released[first].node
+    world.send(ev.NodeReleased(node, by="ops 12:00"))
+    world.settle()
+    world.delete(second)
+    world.send(ev.NodeReleased(node, by="ops 12:00"))  # the same word, still on the Node
+    world.settle()
+    assert world.granted(first) == []
+    assert world.granted(second) == ["A"]

@@ -7,7 +7,7 @@ from sublet.contract import keys
 from sublet.model.card import Card, Vendor
 from sublet.model.claim import ContainerKind
 from sublet.model.ids import CardId
-from sublet.model.placement import CardGrant, GrantState, LedgerGrant, LedgerMeta, NodeLedger
+from sublet.model.placement import GrantState, LedgerGrant, LedgerMeta, NodeLedger
 from sublet_agent.core.edits import Edits, Node, Runtime
 from sublet_agent.core.identity import Identity
 from sublet_agent.core.record import Record
@@ -118,7 +118,6 @@ def _record(
     env: dict[str, str] = {}
     for grant in sorted(grants, key=lambda grant: (grant.container == heir, grant.container)):
         env |= grant.env
-    env |= _share_env([grant.grant for grant in mine], [grant.grant for grant in grants])
     env |= _vendor_env([seen[card] for card in cards], known.runtime)
     return Record(
         slot=who.slot,
@@ -150,26 +149,11 @@ def _heir(grants: Sequence[LedgerGrant]) -> str:
     ).container
 
 
-def _share_env(mine: Sequence[CardGrant], group: Sequence[CardGrant]) -> dict[str, str]:
-    """Memory and core are the largest of those who share the slot; amounts that differ from card to card
-    stand in the order of the cards. Memory is left out where a card's is unknown."""
-    env = {
-        keys.ENV_CARDS: ",".join(grant.card for grant in mine),
-        keys.ENV_CORE_PERCENT: str(max(grant.core_percent for grant in group)),
-    }
-    others = [grant.memory_mib or 0 for grant in group if grant not in mine]
-    memory = [max(grant.memory_mib, *others, 0) for grant in mine if grant.memory_mib is not None]
-    if len(memory) == len(mine):
-        env[keys.ENV_MEMORY_MIB] = _joined(memory)
-    return env
-
-
-def _joined(numbers: Sequence[int]) -> str:
-    return str(numbers[0]) if len(set(numbers)) == 1 else ",".join(map(str, numbers))
-
-
 def _vendor_env(cards: Sequence[Card], runtime: Runtime) -> dict[str, str]:
-    nvidia = [card.id for card in cards if card.vendor is Vendor.NVIDIA]
+    """The same as in env mode, but for a runtime that would inject the cards a second time."""
+    nvidia = ",".join(card.id for card in cards if card.vendor is Vendor.NVIDIA)
     if not nvidia:
         return {}
-    return {keys.ENV_NVIDIA_VISIBLE: "void" if runtime is Runtime.NVIDIA else ",".join(nvidia)}
+    if runtime is Runtime.NVIDIA:
+        return {keys.ENV_NVIDIA_VISIBLE: "void", keys.ENV_CARDS: nvidia}
+    return {keys.ENV_NVIDIA_VISIBLE: nvidia}

@@ -1,27 +1,42 @@
 """Which cards of one node a pod gets: every "no" has a reason, every tie is broken.
 
-The assignment is tentative: it works on copies of the cards, container after container.
+Loads are put on cards one after another, the hardest first; where the best card for one leaves no room
+for the next, other cards are tried. What a load takes is booked on copies.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sublet.model.card import Card
-from sublet.model.claim import LinkWish, PodAsk, Policy, Wishes
+from sublet.model.claim import Claim, LinkWish, Policy, Wishes
 from sublet.model.ids import CardId
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.fleet import CardState, NodeState
-from sublet_scheduler.core.linking import best_linked, fully_linked
-from sublet_scheduler.core.need import Need
+from sublet_scheduler.core.fleet import CardState
+from sublet_scheduler.core.linking import linked_sets, sets_by_links
+from sublet_scheduler.core.need import Load, Need
+
+MOST_TRIES = 200
+"""Dead ends on one node before its cards count as too full for a pod of several loads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a pod asks of the cards of any node."""
+
+    claims: tuple[Claim, ...]
+    loads: tuple[Load, ...]
+    wishes: Wishes
+    card_policy: Policy
+    only_card: CardId | None = None
+    """Where the pod's same-card group sits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Grants of every claiming container, ascending by index; `left_mib` is what the chosen cards have
-    free afterwards."""
+    """The chosen cards of each load; `left_mib` is what they have free afterwards."""
 
-    containers: Mapping[str, tuple[CardGrant, ...]]
+    seats: Sequence[Sequence[CardState]]
     left_mib: int
 
 
@@ -32,66 +47,55 @@ class Objections:
     reasons: Mapping[CardId, Reason]
 
 
-def assign(
-    node: NodeState, ask: PodAsk, *, card_policy: Policy, only_card: CardId | None = None
-) -> Assigned | Objections:
-    """Choose cards for all claims of `ask`; `only_card` is where its same-card group sits."""
-    cards = [replace(state) for state in node.by_index()]
-    needs = [Need.of(claim, ask.claims) for claim in ask.claims if not claim.heir]
-    containers: dict[str, tuple[CardGrant, ...]] = {}
-    groups: dict[str, CardId] = {}
+def assign(cards: Sequence[CardState], asked: Asked, *, shares_per_card: int) -> Assigned | Objections:
+    """Choose cards of one node, given by ascending index, for all loads of a pod."""
+    search = _Search(asked, shares_per_card)
+    seats = search.fill(cards, asked.loads)
+    if seats is None:
+        return Objections(search.objections)
     left: dict[CardId, int] = {}
-    for need in sorted(needs, key=_hardest_first):
-        claim = need.claims[0]
-        within = only_card or groups.get(claim.one_card_group)
-        chosen = _choose(cards, need, ask.wishes, node.shares_per_card, card_policy, within)
-        if isinstance(chosen, Objections):
-            return chosen
-        if claim.one_card_group:
-            groups[claim.one_card_group] = chosen[0].card.id
-        if ask.wishes.same_card:
-            only_card = chosen[0].card.id
-        containers[claim.container] = tuple(_take(state, need) for state in chosen)
-        left |= {state.card.id: state.free_mib for state in chosen}
-    for claim in ask.claims:
-        if claim.heir:
-            containers[claim.container] = containers[claim.heir]
-    return Assigned(
-        {claim.container: containers[claim.container] for claim in ask.claims}, sum(left.values())
-    )
+    for load, states in zip(asked.loads, seats, strict=True):
+        for state in states:
+            left[state.card.id] = state.free_mib - load.of_card(state.card)
+    return Assigned(seats, sum(left.values()))
 
 
-def _hardest_first(need: Need) -> tuple[bool, int, int, int]:
-    memory = max(claim.memory_mib or 0 for claim in need.claims)
-    return (not need.exclusive, -need.cards, -memory, -need.core_percent)
+def grants_of(assigned: Assigned, asked: Asked) -> dict[str, tuple[CardGrant, ...]]:
+    """The grants of every claiming container, ascending by index."""
+    found: dict[str, tuple[CardGrant, ...]] = {}
+    for load, states in zip(asked.loads, assigned.seats, strict=True):
+        for need in load.needs:
+            grants = tuple(_grant(state.card, need) for state in states)
+            found |= {claim.container: grants for claim in need.claims}
+    return {claim.container: found[claim.container] for claim in asked.claims}
 
 
-def objection(card: CardState, need: Need, wishes: Wishes, shares_per_card: int) -> Reason | None:
-    """The first thing that stands against putting `need` on `card`, if any."""
+def objection(card: CardState, load: Load, wishes: Wishes, shares_per_card: int) -> Reason | None:
+    """The first thing that stands against putting `load` on `card`, if any."""
     if not card.open:
         return Reason.UNHEALTHY
-    if need.exclusive:
+    if load.exclusive:
         if not card.unused:
             return Reason.IN_USE
-    elif room := _room_objection(card, need, shares_per_card):
+    elif room := _room_objection(card, load, shares_per_card):
         return room
-    return _wish_objection(card.card, need, wishes)
+    return _wish_objection(card.card, load, wishes)
 
 
-def _room_objection(card: CardState, need: Need, shares_per_card: int) -> Reason | None:
+def _room_objection(card: CardState, load: Load, shares_per_card: int) -> Reason | None:
     if card.exclusive:
         return Reason.EXCLUSIVE
     known = card.card.memory_mib is not None
-    if known and (need.memory_mib(card.card) or 0) > card.free_mib:
+    if known and load.of_card(card.card) > card.free_mib:
         return Reason.INSUFFICIENT_MEMORY
-    if need.core_percent > card.free_core:
+    if load.core_percent > card.free_core:
         return Reason.INSUFFICIENT_CORES
-    if card.shares >= shares_per_card:
+    if card.shares + len(load.needs) > shares_per_card:
         return Reason.TOO_MANY_SHARES
     return None if known else Reason.UNKNOWN_MEMORY
 
 
-def _wish_objection(card: Card, need: Need, wishes: Wishes) -> Reason | None:
+def _wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
     if wishes.card_models or wishes.exclude_card_models:
         model = card.model.lower()
         if wishes.card_models and not any(part in model for part in wishes.card_models):
@@ -102,53 +106,103 @@ def _wish_objection(card: Card, need: Need, wishes: Wishes) -> Reason | None:
         return Reason.UUID_MISMATCH
     if card.id in wishes.exclude_card_uuids:
         return Reason.UUID_MISMATCH
-    if need.vendors and need.vendors != {card.vendor}:
+    if load.vendors and load.vendors != {card.vendor}:
         return Reason.VENDOR_MISMATCH
     return None
 
 
-def _choose(
-    cards: Sequence[CardState],
-    need: Need,
-    wishes: Wishes,
-    shares_per_card: int,
-    policy: Policy,
-    within: CardId | None,
-) -> Sequence[CardState] | Objections:
-    reasons: dict[CardId, Reason] = {}
-    fitting: list[CardState] = []
-    for card in cards:
-        reason = objection(card, need, wishes, shares_per_card)
-        if reason is None and within and card.card.id != within:
-            reason = Reason.SAME_CARD_FULL
-        if reason is None:
-            fitting.append(card)
-        else:
-            reasons[card.card.id] = reason
-    if len(fitting) < need.cards:
-        return Objections(reasons | {card.card.id: Reason.TOO_FEW_CARDS for card in fitting})
-    sign = -1 if policy is Policy.SPREAD else 1
-    fitting.sort(key=lambda one: (sign * one.free_mib, sign * one.free_core, one.card.index, one.card.id))
-    if need.cards == 1:
-        return fitting[:1]
-    required = wishes.link is LinkWish.REQUIRED
-    chosen = fully_linked(fitting, need.cards) if required else best_linked(fitting, need.cards)
-    if chosen is None:
-        return Objections(reasons | {card.card.id: Reason.NOT_LINKED for card in fitting})
-    return sorted(chosen, key=lambda one: (one.card.index, one.card.id))
+@dataclass(slots=True)
+class _Search:
+    asked: Asked
+    shares_per_card: int
+    objections: Mapping[CardId, Reason] = field(default_factory=dict)
+    """What stood against the first way that was tried."""
+    tries: int = 0
+
+    def fill(self, cards: Sequence[CardState], loads: Sequence[Load]) -> list[Sequence[CardState]] | None:
+        """Cards for each of `loads`, or None."""
+        load, rest = loads[0], loads[1:]
+        seen: set[object] = set()
+        for chosen in self._ways(cards, load):
+            if not rest:
+                return [chosen]
+            alike = tuple(_alike(state) for state in chosen)
+            if alike in seen and all(one.cards == 1 for one in rest):
+                continue
+            seen.add(alike)
+            found = self.fill(_booked(cards, chosen, load), rest)
+            if found is not None:
+                return [chosen, *found]
+            self.tries += 1
+            if self.tries >= MOST_TRIES:
+                return None
+        return None
+
+    def _ways(self, cards: Sequence[CardState], load: Load) -> Iterator[Sequence[CardState]]:
+        """Sets of cards that can take `load`, the preferred one first."""
+        asked = self.asked
+        fitting: list[CardState] = []
+        reasons: dict[CardId, Reason] = {}
+        for card in cards:
+            reason = objection(card, load, asked.wishes, self.shares_per_card)
+            if reason is None and self._apart(card, load):
+                reason = Reason.SAME_CARD_FULL
+            if reason is None:
+                fitting.append(card)
+            else:
+                reasons[card.card.id] = reason
+        if len(fitting) < load.cards:
+            self._object(reasons | {card.card.id: Reason.TOO_FEW_CARDS for card in fitting})
+            return
+        sign = -1 if asked.card_policy is Policy.SPREAD else 1
+        fitting.sort(key=lambda one: (sign * one.free_mib, sign * one.free_core, one.card.index, one.card.id))
+        if load.cards == 1:
+            yield from ([card] for card in fitting)
+            return
+        required = asked.wishes.link is LinkWish.REQUIRED
+        some = False
+        for chosen in (linked_sets if required else sets_by_links)(fitting, load.cards):
+            some = True
+            yield sorted(chosen, key=lambda one: (one.card.index, one.card.id))
+        if not some:
+            self._object(reasons | {card.card.id: Reason.NOT_LINKED for card in fitting})
+
+    def _apart(self, card: CardState, load: Load) -> bool:
+        """Whether those that must share one card cannot do so here."""
+        elsewhere = self.asked.only_card not in (None, card.card.id)
+        return elsewhere or (load.exclusive and len(load.needs) > 1)
+
+    def _object(self, reasons: Mapping[CardId, Reason]) -> None:
+        self.objections = self.objections or reasons
 
 
-def _take(state: CardState, need: Need) -> CardGrant:
-    """Book `need` on the copied card and return the grant."""
-    memory_mib = need.memory_mib(state.card)
-    state.shares += 1
-    state.used_mib += memory_mib or 0
-    state.used_core += need.core_percent
-    state.exclusive = need.exclusive
+def _booked(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:
+    """`cards` with `load` on the chosen ones."""
+    taken = {state.card.id for state in chosen}
+    return [_taken(state, load) if state.card.id in taken else state for state in cards]
+
+
+def _alike(state: CardState) -> object:
+    """Equal for cards of which it does not matter which one is taken, links aside."""
+    card = state.card
+    return (card.vendor, card.model, card.memory_mib, state.free_mib, state.free_core, state.shares)
+
+
+def _taken(state: CardState, load: Load) -> CardState:
+    return replace(
+        state,
+        shares=state.shares + len(load.needs),
+        used_mib=state.used_mib + load.of_card(state.card),
+        used_core=state.used_core + load.core_percent,
+        exclusive=load.exclusive,
+    )
+
+
+def _grant(card: Card, need: Need) -> CardGrant:
     return CardGrant(
-        card=state.card.id,
-        index=state.card.index,
-        memory_mib=memory_mib,
+        card=card.id,
+        index=card.index,
+        memory_mib=need.of_card(card),
         core_percent=need.core_percent,
         exclusive=need.exclusive,
     )

@@ -6,14 +6,16 @@ cost a scan of the fleet. Whether the pod may run on a node is tested when the n
 """
 
 import heapq
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sublet.model.claim import PodAsk, Policy
-from sublet.model.ids import NodeName
-from sublet_scheduler.core.assigning import Assigned, assign
+from sublet.model.ids import CardId, NodeName
+from sublet.model.reasons import Reason
+from sublet_scheduler.core.assigning import Asked, Assigned, assign
 from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.need import loads_of
 
 MOST_SHAPES = 64
 
@@ -24,22 +26,55 @@ class Policies:
     card: Policy
 
 
-def policies(ask: PodAsk, default: Policies) -> Policies:
-    return Policies(ask.wishes.node_policy or default.node, ask.wishes.card_policy or default.card)
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`key` is equal for pods that every node's cards treat alike."""
+
+    asked: Asked
+    node_policy: Policy
+    key: Hashable
+
+    @classmethod
+    def of(cls, ask: PodAsk, default: Policies, only_card: CardId | None) -> "Shape":
+        wishes = ask.wishes
+        node_policy = wishes.node_policy or default.node
+        asked = Asked(
+            claims=ask.claims,
+            loads=loads_of(ask),
+            wishes=wishes,
+            card_policy=wishes.card_policy or default.card,
+            only_card=only_card,
+        )
+        key = (
+            _claims_key(ask),
+            node_policy,
+            asked.card_policy,
+            wishes.link,
+            wishes.card_models,
+            wishes.exclude_card_models,
+            wishes.card_uuids,
+            wishes.exclude_card_uuids,
+            wishes.same_card is not None,
+            only_card,
+        )
+        return cls(asked, node_policy, key)
 
 
-def shape(ask: PodAsk, chosen: Policies) -> Hashable:
-    """Equal for pods that every node's cards treat alike."""
-    wishes = ask.wishes
-    return (
-        tuple(replace(claim, dialect="") for claim in ask.claims),
-        chosen,
-        wishes.link,
-        wishes.card_models,
-        wishes.exclude_card_models,
-        wishes.card_uuids,
-        wishes.exclude_card_uuids,
-        wishes.same_card is not None,
+def _claims_key(ask: PodAsk) -> Hashable:
+    """All of the claims but what their containers are called."""
+    places = {claim.container: at for at, claim in enumerate(ask.claims)}
+    return tuple(
+        (
+            claim.cards,
+            claim.memory_mib,
+            claim.memory_percent,
+            claim.core_percent,
+            claim.exclusive,
+            claim.vendor,
+            claim.one_card_group,
+            places.get(claim.heir),
+        )
+        for claim in ask.claims
     )
 
 
@@ -64,10 +99,25 @@ def _used_permille(node: NodeState) -> Iterator[int]:
         )
 
 
+Counts = Mapping[Reason, int]
+
+
+def counted_objections(node: NodeState, asked: Asked) -> Counts:
+    """How many of the node's cards say what against `asked`; nothing where they can take it."""
+    outcome = assign(node.by_index(), asked, shares_per_card=node.shares_per_card)
+    return {} if isinstance(outcome, Assigned) else Counter(outcome.reasons.values())
+
+
+Entry = tuple[tuple[int, int], NodeName, int]
+"""Score, node, and the version of the node that was scored."""
+
+
 @dataclass(slots=True)
 class _Index:
     stale: set[NodeName]
-    heap: list[tuple[tuple[int, int], NodeName, int]] = field(default_factory=list)
+    heap: list[Entry] = field(default_factory=list)
+    against: dict[NodeName, Counts] = field(default_factory=dict)
+    """Of the nodes that cannot take the shape: how many of their cards say what."""
 
 
 class Candidates:
@@ -77,13 +127,13 @@ class Candidates:
         self._fleet = fleet
         self._indices: OrderedDict[Hashable, _Index] = OrderedDict()
 
-    def best_first(self, ask: PodAsk, chosen: Policies) -> Iterator[NodeState]:
-        """Every node whose cards can take `ask`, best first; ties go to the smaller name.
+    def best_first(self, shape: Shape) -> Iterator[NodeState]:
+        """Every node whose cards can take the shape, best first; ties go to the smaller name.
 
         Abandon the iterator when a node is taken: what was passed over returns to the index.
         """
-        index = self._index(shape(ask, chosen), ask, chosen)
-        passed: list[tuple[tuple[int, int], NodeName, int]] = []
+        index = self._index(shape)
+        passed: list[Entry] = []
         try:
             while index.heap:
                 entry = heapq.heappop(index.heap)
@@ -96,27 +146,39 @@ class Candidates:
             for entry in passed:
                 heapq.heappush(index.heap, entry)
 
-    def _index(self, key: Hashable, ask: PodAsk, chosen: Policies) -> _Index:
-        index = self._indices.get(key)
+    def against(self, shape: Shape) -> Mapping[NodeName, Counts]:
+        """Every node that has cards which cannot take the shape, with the number of cards by reason."""
+        return self._index(shape).against
+
+    def _index(self, shape: Shape) -> _Index:
+        index = self._indices.get(shape.key)
         if index is None:
             index = _Index(stale=set(self._fleet.nodes))
-            self._indices[key] = index
+            self._indices[shape.key] = index
             self._fleet.changed.append(index.stale)
             if len(self._indices) > MOST_SHAPES:
                 _, oldest = self._indices.popitem(last=False)
                 self._fleet.changed[:] = [one for one in self._fleet.changed if one is not oldest.stale]
-        self._indices.move_to_end(key)
+        self._indices.move_to_end(shape.key)
         for name in index.stale:
-            node = self._fleet.nodes.get(name)
-            assigned = assign(node, ask, card_policy=chosen.card) if node and node.cards else None
-            if node and isinstance(assigned, Assigned):
-                heapq.heappush(index.heap, (score(node, assigned, chosen.node), name, node.version))
+            self._score(index, shape, name)
         index.stale.clear()
         if len(index.heap) > 64 + 4 * len(self._fleet.nodes):
             index.heap = [one for one in index.heap if self._is_current(one)]
             heapq.heapify(index.heap)
         return index
 
-    def _is_current(self, entry: tuple[tuple[int, int], NodeName, int]) -> bool:
+    def _score(self, index: _Index, shape: Shape, name: NodeName) -> None:
+        index.against.pop(name, None)
+        node = self._fleet.nodes.get(name)
+        if node is None or not node.cards:
+            return
+        outcome = assign(node.by_index(), shape.asked, shares_per_card=node.shares_per_card)
+        if isinstance(outcome, Assigned):
+            heapq.heappush(index.heap, (score(node, outcome, shape.node_policy), name, node.version))
+        else:
+            index.against[name] = Counter(outcome.reasons.values())
+
+    def _is_current(self, entry: Entry) -> bool:
         node = self._fleet.nodes.get(entry[1])
         return node is not None and node.version == entry[2]

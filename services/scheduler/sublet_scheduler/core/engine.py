@@ -124,9 +124,7 @@ class Engine:
             case ev.PatchRefused(uid, message, pod):
                 self.lifecycle.patch_refused(uid, message, pod, now)
             case ev.NodeReleased(node, by):
-                freed = self.lifecycle.release_node(node, now)
-                text = f"{by} says that {node} is off: {freed} ending pods freed"
-                state.effects += [AckRelease(node), Report("NodeReleased", text, node=node)]
+                self._released(node, by, now)
             case ev.TotalsWritten(node, done):
                 state.totals_in_flight.discard(node)
                 if not done:
@@ -143,6 +141,8 @@ class Engine:
         state = self.state.fleet.node(node.name)
         before = state.facts
         state.facts = node
+        if keys.RELEASE_REQUESTED not in node.annotations:
+            state.release_word = ""
         if before is None or _could_help(before, node):
             self._helped(node.name)
         self.state.totals_dirty.add(node.name)
@@ -174,6 +174,16 @@ class Engine:
     def _helped(self, node: NodeName) -> None:
         self.state.dirty = True
         self.state.totals_dirty.add(node)
+
+    def _released(self, node: NodeName, by: str, now: float) -> None:
+        """One word frees what was ending when it was given, not what ends while it is taken off the Node."""
+        state = self.state.fleet.node(node)
+        if state.release_word != by:
+            state.release_word = by
+            freed = self.lifecycle.release_node(node, now)
+            text = f"{by} says that {node} is off: {freed} ending pods freed"
+            self.state.effects.append(Report("NodeReleased", text, node=node))
+        self.state.effects.append(AckRelease(node))
 
     # -- cards
 

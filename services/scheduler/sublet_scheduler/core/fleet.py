@@ -78,6 +78,8 @@ class NodeState:
     """When the last heartbeat came, monotonic seconds of this process."""
     beat: tuple[str, int] | None = None
     """Its epoch and number, so that the same one never counts twice."""
+    release_word: str = ""
+    """The operator's word that was acted on and still stands on the Node."""
     dra: bool = False
     foreign: bool = False
     """The node shows a served resource that another plugin wrote."""
@@ -85,6 +87,7 @@ class NodeState:
     closed: set[CardId] = field(default_factory=set)
     """Cards that take no new shares, as this scheduler wants the ledger to say."""
     cards: dict[CardId, CardState] = field(default_factory=dict)
+    """By ascending index."""
     bookings: dict[str, Booking] = field(default_factory=dict)
     hosts: dict[str, HostUse] = field(default_factory=dict)
     cpu_milli: int = 0
@@ -102,7 +105,7 @@ class NodeState:
         return [state.card for state in self.cards.values() if state.open or not state.unused]
 
     def by_index(self) -> list[CardState]:
-        return sorted(self.cards.values(), key=lambda state: (state.card.index, state.card.id))
+        return list(self.cards.values())
 
 
 class Fleet:
@@ -191,7 +194,7 @@ class Fleet:
         cards = state.inventory.cards if state.inventory else ()
         state.cards = {
             card.id: CardState(card=card, open=card.id not in state.closed and card.health.accepts_shares)
-            for card in cards
+            for card in sorted(cards, key=lambda card: (card.index, card.id))
         }
         for booking in state.bookings.values():
             _count(state, booking, 1)

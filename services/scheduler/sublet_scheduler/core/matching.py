@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from sublet.model.claim import PodAsk, Requirement
 from sublet.model.ids import NodeName
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.facts import NodeFacts, Taint
 from sublet_scheduler.core.fleet import NodeState
 
 HELD_EFFECTS = ("NoSchedule", "NoExecute")
+CORDONED = Taint(key="node.kubernetes.io/unschedulable")
+"""Kubernetes' own taint of a cordoned node; who tolerates it (DaemonSet pods) may go there."""
 
 
 def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) -> Reason | None:
@@ -19,13 +21,16 @@ def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) 
     if any(
         taint.effect in HELD_EFFECTS and not taint.tolerated_by(ask.wishes.tolerations)
         for taint in facts.taints
+        if not (facts.unschedulable and taint.key == CORDONED.key)
     ):
         return Reason.TAINT
-    if facts.unschedulable or not facts.ready:
+    cordoned = facts.unschedulable and not CORDONED.tolerated_by(ask.wishes.tolerations)
+    if cordoned or not facts.ready:
         return Reason.UNSCHEDULABLE
-    if node.cpu_milli + ask.cpu_milli > facts.cpu_milli:
+    # like kube-scheduler: who asks for nothing fits everywhere
+    if ask.cpu_milli and node.cpu_milli + ask.cpu_milli > facts.cpu_milli:
         return Reason.INSUFFICIENT_CPU
-    if node.memory_mib + ask.memory_mib > facts.memory_mib:
+    if ask.memory_mib and node.memory_mib + ask.memory_mib > facts.memory_mib:
         return Reason.INSUFFICIENT_HOST_MEMORY
     if len(node.hosts) + 1 > facts.pods:
         return Reason.TOO_MANY_PODS
@@ -49,10 +54,16 @@ def unprepared(node: NodeState, *, now: float, fresh_s: float) -> Reason | None:
 
 def _missing_total(node: NodeState, ask: PodAsk) -> Reason | None:
     shown = node.facts.allocatable if node.facts else {}
-    for name, amount in ask.resources.items():
-        if node.resources.get(name, 0) + amount > shown.get(name, 0):
-            return Reason.NODE_NOT_PREPARED
-    return None
+    return None if all(shown.get(name) for name in ask.resources) else Reason.NODE_NOT_PREPARED
+
+
+def totals_lag(node: NodeState, ask: PodAsk) -> bool:
+    """Whether kube-scheduler would not see room on `node` that its cards have: totals follow the cards
+    with a delay, and pods without a claim use them up. To be asked after the cards were."""
+    shown = node.facts.allocatable if node.facts else {}
+    return any(
+        node.resources.get(name, 0) + amount > shown.get(name, 0) for name, amount in ask.resources.items()
+    )
 
 
 def selects(ask: PodAsk, facts: NodeFacts) -> bool:

@@ -1,21 +1,27 @@
-"""What one slot takes of each card: a claim together with the plain init containers that hand on to it."""
+"""What claims take of their cards, together with the plain init containers that hand on to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sublet.model.card import Card
-from sublet.model.claim import Claim
+from sublet.model.claim import Claim, PodAsk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The largest of several claims on the same cards."""
+    """What one slot takes of each of its cards: the largest of several claims on the same cards."""
 
     claims: tuple[Claim, ...]
+    """First the one that is counted, then those whose heir it is."""
     cards: int
     exclusive: bool
     core_percent: int
     vendors: frozenset[str]
+    memory_mib: int
+    """The largest amount that is asked in MiB."""
+    memory_percent: Fraction
+    """The largest part of the card's memory that is asked; compute alone takes the same part of it."""
 
     @classmethod
     def of(cls, claim: Claim, claims: Sequence[Claim]) -> "Need":
@@ -28,19 +34,73 @@ class Need:
             exclusive=exclusive,
             core_percent=100 if exclusive else max(one.core_percent for one in together),
             vendors=frozenset(one.vendor for one in together if one.vendor),
+            memory_mib=max(one.memory_mib or 0 for one in together),
+            memory_percent=max(_percent(one) for one in together),
         )
 
-    def memory_mib(self, card: Card) -> int | None:
-        """Whole MiB taken of `card`; None for the whole of a card of unknown memory."""
+    def of_card(self, card: Card) -> int | None:
+        """Whole MiB taken of `card`, rounded down; None for the whole of a card of unknown memory."""
         if self.exclusive:
             return card.memory_mib
-        return max(claimed_mib(card, claim) for claim in self.claims)
+        if not self.memory_percent:
+            return self.memory_mib
+        return max(self.memory_mib, int((card.memory_mib or 0) * self.memory_percent // 100))
 
 
-def claimed_mib(card: Card, claim: Claim) -> int:
-    """A shared claim's whole MiB of a card of known memory; a percentage is rounded down, and compute
-    alone takes the same percentage of memory."""
-    if claim.memory_mib is not None:
-        return claim.memory_mib
-    percent = claim.core_percent if claim.memory_percent is None else claim.memory_percent
-    return int((card.memory_mib or 0) * percent / 100)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What goes on the same cards: one need, or the needs of several containers that must share one card."""
+
+    needs: tuple[Need, ...]
+    cards: int
+    exclusive: bool
+    core_percent: int
+    vendors: frozenset[str]
+
+    @classmethod
+    def of(cls, *needs: Need) -> "Load":
+        return cls(
+            needs=needs,
+            cards=max(need.cards for need in needs),
+            exclusive=any(need.exclusive for need in needs),
+            core_percent=sum(need.core_percent for need in needs),
+            vendors=frozenset().union(*(need.vendors for need in needs)),
+        )
+
+    @property
+    def memory_mib(self) -> int:
+        """The amount of each card that is asked in MiB."""
+        return sum(need.memory_mib for need in self.needs)
+
+    def of_card(self, card: Card) -> int:
+        """Whole MiB taken of `card`; 0 where its memory is unknown."""
+        if len(self.needs) == 1:
+            return self.needs[0].of_card(card) or 0
+        return sum(need.of_card(card) or 0 for need in self.needs)
+
+
+def loads_of(ask: PodAsk) -> tuple[Load, ...]:
+    """The loads of a pod, the hardest to place first."""
+    groups: dict[str, list[Need]] = {}
+    loads: list[Load] = []
+    for claim in ask.claims:
+        if claim.heir:
+            continue
+        need = Need.of(claim, ask.claims)
+        group = "same-card" if ask.wishes.same_card else claim.one_card_group
+        if group and need.cards == 1:
+            groups.setdefault(group, []).append(need)
+        else:
+            loads.append(Load.of(need))
+    loads += [Load.of(*needs) for needs in groups.values()]
+    return tuple(sorted(loads, key=_hardest_first))
+
+
+def _hardest_first(load: Load) -> tuple[bool, int, int, int]:
+    return (not load.exclusive, -load.cards, -load.memory_mib, -load.core_percent)
+
+
+def _percent(claim: Claim) -> Fraction:
+    if claim.memory_mib is not None or claim.exclusive:
+        return Fraction(0)
+    return Fraction(claim.core_percent) if claim.memory_percent is None else claim.memory_percent
