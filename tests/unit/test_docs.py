@@ -23,7 +23,8 @@ DOCUMENTS = sorted(document for folder in FOLDERS for document in ROOT.glob(fold
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#[^)]*)?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(
-    r"^```console\n(?:\$ .*\n)*\$ sublet ((?:claims|place|cards --inventory) .*)\n```\n\n```text\n(.*?)^```$",
+    r"^```console\n(?:\$ .*\n)*\$ sublet ((?:claims|place|cards --inventory|health replay) .*)\n```"
+    r"\n\n```text\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 TARGET = re.compile(r"^([a-z-]+):.*##", re.MULTILINE)

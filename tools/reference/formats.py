@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sublet_healthd.core.replay import KINDS, NODE_KINDS
+
 from sublet.cli import main
 from sublet.contract import inventory
 from sublet.contract.fields import Fields
@@ -74,6 +76,29 @@ CARDS = {
     "containers": "who holds a share of it: `pod`, `container`, `memoryMiB`, `corePercent`",
 }
 
+OBSERVATIONS = {
+    "card": (
+        "`serial`, `pci`, `model`, `bootId`, `driver` (may be absent)",
+        "seen; a new UUID at the same PCI address is a replacement",
+    ),
+    "occupancy": (
+        "`pods`: list of namespace/name",
+        "who is on the card, until the next; before the first it counts as in use",
+    ),
+    "hold": ("`by`, `note`", "a person puts it aside"),
+    "release": ("`by`, `note`", "a person gives it back"),
+    "ack": ("`by`, `note`", "a person takes back reasons that only a person can"),
+    "xid": ("`code`, `source`: `nvml` or `kmsg`, `gi`, `ci` (may be absent)", "the driver's error code"),
+    "sxid": ("`code`, `source`, `gi`, `ci` (may be absent)", "the switch's error code"),
+    "recovery_action": ("`value`: `none` or a value of the policy", "what the driver says the card needs"),
+    "level": ("`name` of the policy, `value`: `true`, `false` or a number", "a polled state, from now on"),
+    "probe": ("`result`: `ok`, `lost`, `error`, `hang`", "whether the driver answers for it"),
+    "reset": ("", "a reset was seen"),
+    "boot": ("`bootId`", "of the node; another one is a reset of all its cards"),
+    "kmsg": ("`text`", "a line of the kernel's log of the node"),
+    "tick": ("", "time passes"),
+}
+
 
 def render() -> str:
     shares, nodes = str(EXAMPLES / "shares.yaml"), str(EXAMPLES / "inventory.yaml")
@@ -87,6 +112,17 @@ def render() -> str:
         *_inventory(),
         "Example, `docs/examples/inventory.yaml`:",
         block("yaml", (EXAMPLES / "inventory.yaml").read_text()),
+        "## Observations",
+        "Read by `sublet health replay`: JSON lines, in order of `t` in seconds. All name `node` and `card`, but "
+        f"{codes(NODE_KINDS)} name `node` alone and `tick` neither. Timers fire at their due time before the next line, none "
+        "after the last, so a file ends with a `tick`. The signal file of simulated nodes takes those that a driver could "
+        "report; `t` and `node` may be absent there.",
+        table(
+            ("kind", "keys", "means"),
+            ((code(kind), *OBSERVATIONS[kind]) for kind in (*KINDS, *NODE_KINDS, "tick")),
+        ),
+        "Example, `docs/examples/observations.jsonl`:",
+        block("json", (EXAMPLES / "observations.jsonl").read_text()),
         "## Outputs",
         "Of `docs/examples/shares.yaml` on that inventory; the same input gives the same output, byte for byte.",
         *_output(CLAIMS, ["claims", "-f", shares]),

@@ -18,11 +18,13 @@ class Source(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     node: str
+    """The name of this node, from the pod's spec.nodeName."""
     nats_url: str = "nats://nats.sublet-system:4222"
     probe_host: str = "0.0.0.0"  # noqa: S104  # the kubelet probes the pod's address
     probe_port: int = 8080
     log_level: str = "info"
     cards: Source = Source.NVML
+    """Where cards come from: NVIDIA's driver, or a file."""
     inventory: str = ""
     """Path of the inventory, for `cards` = file."""
     signals: str = ""
@@ -32,19 +34,28 @@ class Settings:
     vendor_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     """Where a vendor's own CDI specs lie, whose libraries and hooks are added for the same device nodes."""
     state_dir: str = "/var/lib/sublet"
+    """On the host: what was prepared, so that it starts again without the bus."""
     cgroup_root: str = "/sys/fs/cgroup"
     boot_id_file: str = "/proc/sys/kernel/random/boot_id"
     shares_per_card: int = 16
+    """The most shares a card carries, and the slots that the kubelet counts for it."""
     injection: Injection = Injection.CDI
+    """How cards come into containers: CDI, or variables that the runtime reads."""
     runtime: Runtime = Runtime.PLAIN
+    """nvidia: its container runtime is the node's default, and must not inject a second time."""
     grant_wait_s: float = 20.0
     """Longest wait for the ledger's grant; the kubelet gives PreStartContainer 30 s."""
     heartbeat_s: float = 5.0
     poll_s: float = 10.0
+    """Between looks at the driver, the checkpoint, PodResources and cgroups."""
     nvml_call_limit_s: float = 2.0
+    """Longest that a call into the driver's library may take before the card counts as hung."""
     nvml_library: str = ""
+    """Full path of libnvidia-ml.so.1; empty: searched below driver_root."""
     driver_root: str = "/"
+    """Where the driver's files lie, seen from the agent."""
     dev_root: str = "/"
+    """Where the device nodes lie, seen from the agent."""
     list_debounce_s: float = 0.2
     """Every list makes the kubelet write its checkpoint, so changes in quick succession become one."""
 

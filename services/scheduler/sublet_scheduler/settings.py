@@ -35,17 +35,24 @@ class Settings:
     reservation_s: float = 10.0
     """How long a placement waits for its pod to be seen."""
     heartbeat_fresh_s: float = 15.0
+    """A node whose agent was silent for longer takes no placements."""
     reconcile_s: float = 60.0
+    """Between full comparisons of node totals and buckets with what they should be."""
     stuck_pin_s: float = 60.0
+    """How long kube-scheduler may fail to bind a released pod before its pin is given up."""
     drain_s: float = 5.0
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
     dialects: tuple[str, ...] = ("sublet", "nvidia", "gpushare")
+    """Whose spellings of a claim are read."""
     gpu_mem_unit: MemoryUnit = MemoryUnit.GIB
     node_policy: Policy = Policy.BINPACK
+    """For pods that wish nothing: fill nodes one after another, or spread over them."""
     card_policy: Policy = Policy.BINPACK
+    """For pods that wish nothing: fill cards one after another, or spread over them."""
     manage_all: bool = False
     """Read foreign names in every namespace, not only in those labelled ``sublet.dev/manage``."""
     tolerate_taints: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
+    """Taint keys that claiming pods tolerate by themselves."""
 
     def __post_init__(self) -> None:
         for name in self.dialects:
