@@ -422,3 +422,11 @@ def test_an_operators_word_frees_once_what_was_ending_when_it_was_given() -> Non
     world.settle()
     assert world.granted(first) == []
     assert world.granted(second) == ["A"]
+
+
+def test_a_pod_that_was_stored_with_other_claims_than_promised_is_decided_anew() -> None:
+    world = one_card()
+    id_, outcome = world.ask(gib(2))
+    assert isinstance(outcome, Placement)
+    uid = world.appears(gib(9), id_, outcome)  # a later webhook made it larger
+    assert world.released[uid].containers["main"][0].memory_mib == 9 * 1024

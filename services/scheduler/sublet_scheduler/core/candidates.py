@@ -14,7 +14,7 @@ from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, NodeName
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Assigned, assign
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
 from sublet_scheduler.core.need import loads_of
 
 MOST_SHAPES = 64
@@ -83,20 +83,16 @@ def score(node: NodeState, assigned: Assigned, policy: Policy) -> tuple[int, int
     spreading: the node of which the smallest part is promised."""
     free = sum(card.free_mib for card in node.cards.values())
     if policy is Policy.SPREAD:
-        used = sum(_used_permille(node))
-        return (used * 1000 // max(1, len(node.cards)), -free)
+        return (sum(_used_ppm(card) for card in node.cards.values()) // max(1, len(node.cards)), -free)
     unused = sum(card.unused for card in node.cards.values())
     return (assigned.left_mib, free + unused)
 
 
-def _used_permille(node: NodeState) -> Iterator[int]:
-    for card in node.cards.values():
-        memory = card.card.memory_mib
-        yield (
-            1000
-            if card.exclusive
-            else max(1000 * card.used_mib // memory if memory else 0, 10 * card.used_core)
-        )
+def _used_ppm(card: CardState) -> int:
+    if card.exclusive:
+        return 1_000_000
+    memory_mib = card.card.memory_mib
+    return max(1_000_000 * card.used_mib // memory_mib if memory_mib else 0, 10_000 * card.used_core)
 
 
 Counts = Mapping[Reason, int]

@@ -1,8 +1,8 @@
 """The scheduler's engine: one event and the time in, effects out; the only place that changes the state.
 
-Decisions are made in `reviews` (a pod is created) and `lifecycle` (a pod was seen); here events are told
-apart, and what must follow any of them is done: waiting pods tried again, the ledger and the node
-totals brought to what the state says.
+Decisions are made in `reviews` (a pod is created), `lifecycle` (a pod was seen) and `waiting`; here
+events are told apart, and what must follow any of them is done: waiting pods tried again, the ledger
+and the node totals brought to what the state says.
 """
 
 from typing import assert_never
@@ -21,12 +21,16 @@ from sublet_scheduler.core.effects import (
     StepDown,
     WriteLedger,
 )
+from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.reviews import Reviews
 from sublet_scheduler.core.state import Rules, State
+from sublet_scheduler.core.stuck import StuckPins
 from sublet_scheduler.core.totals import foreign_totals, totals_patch
+from sublet_scheduler.core.waiting import Waiting
 
 
 class Engine:
@@ -35,7 +39,11 @@ class Engine:
     def __init__(self, rules: Rules) -> None:
         self.state = State(rules)
         self.reviews = Reviews(self.state)
-        self.lifecycle = Lifecycle(self.state)
+        self.endings = Endings(self.state)
+        self.releases = Releases(self.state, self.endings)
+        self.lifecycle = Lifecycle(self.state, self.releases, self.endings)
+        self.waiting = Waiting(self.state, self.releases)
+        self.stuck = StuckPins(self.state)
 
     @property
     def rebuilt(self) -> bool:
@@ -48,7 +56,8 @@ class Engine:
         times = [one.until for one in self.state.reservations.values()]
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
-        return min([*times, *self.lifecycle.timers(now)], default=None)
+        times += [*self.state.avoid.values(), *self.releases.timers(now), *self.stuck.timers()]
+        return min(times, default=None)
 
     def handle(self, event: ev.Event, *, now: float) -> list[Effect]:
         """Take one event in and return what the shell must do, in order."""
@@ -62,7 +71,7 @@ class Engine:
         match event:
             case ev.ReviewAsked():
                 if state.pass_due(now):
-                    self.lifecycle.try_waiting(now)
+                    self.waiting.try_all(now)
                 self.reviews.answer(event, now)
             case ev.NodeSeen(node):
                 self._node_seen(node)
@@ -94,7 +103,8 @@ class Engine:
                 self._heartbeat(event, now)
             case ev.OccupancySeen(occupancy):
                 state.fleet.node(occupancy.node).occupancy = occupancy
-                self.lifecycle.evidence(occupancy, now)
+                self.endings.evidence(occupancy, now)
+                self.stuck.move_unstarted(occupancy, now)
             case ev.VerdictSeen(verdict):
                 self._verdict(verdict, now)
             case ev.VerdictGone():
@@ -112,7 +122,7 @@ class Engine:
             case ev.LedgerWritten(node, revision):
                 stored = state.ledgers.written(node, revision)
                 if stored:
-                    self.lifecycle.stored(stored, now)
+                    self.releases.stored(stored, now)
             case ev.LedgerWriteFailed(node, entry):
                 state.ledgers.failed(node, known=entry is not None)
                 if entry is not None:
@@ -120,7 +130,7 @@ class Engine:
             case ev.PodPatched(uid, done, pod):
                 self.lifecycle.patched(uid, pod, done=done, now=now)
             case ev.PatchUnclear(uid):
-                self.lifecycle.patch_again(uid, now)
+                self.releases.patch_again(uid, now)
             case ev.PatchRefused(uid, message, pod):
                 self.lifecycle.patch_refused(uid, message, pod, now)
             case ev.NodeReleased(node, by):
@@ -131,7 +141,10 @@ class Engine:
                     state.totals_dirty.add(node)
             case ev.Tick():
                 self.reviews.expire(now)
-                self.lifecycle.tick(now)
+                self.releases.tick(now)
+                self.stuck.tick(now)
+                if state.pass_due(now):
+                    self.waiting.try_all(now)
             case _:
                 assert_never(event)
 
@@ -180,7 +193,7 @@ class Engine:
         state = self.state.fleet.node(node)
         if state.release_word != by:
             state.release_word = by
-            freed = self.lifecycle.release_node(node, now)
+            freed = self.endings.release_node(node, now)
             text = f"{by} says that {node} is off: {freed} ending pods freed"
             self.state.effects.append(Report("NodeReleased", text, node=node))
         self.state.effects.append(AckRelease(node))
@@ -204,7 +217,7 @@ class Engine:
             self.state.ledgers.dirty.add(node)
             self.state.totals_dirty.add(node)
             self.state.effects.append(AnnounceCard("closed", node, card))
-            self.lifecycle.card_closed(node, card, now)
+            self.releases.card_closed(node, card, now)
 
     def _open(self, node: NodeName, card: CardId) -> None:
         if card in self.state.fleet.node(node).closed and not self.lifecycle.is_distrusted(node, card):
@@ -224,9 +237,9 @@ class Engine:
             return
         if state.merged:
             if entry.term != state.term:  # our own writes say nothing new
-                self.lifecycle.adopt(entry, now)
+                self.releases.adopt(entry, now)
                 self._adopt_closed(entry, now)
-            self.lifecycle.stored(entry, now)
+            self.releases.stored(entry, now)
 
     def _merge(self, now: float) -> None:
         """Bring pods and ledger together, once all of both are known."""
@@ -235,13 +248,13 @@ class Engine:
             return
         state.merged = True
         for entry in list(state.ledgers.seen.values()):
-            self.lifecycle.adopt(entry, now)
+            self.releases.adopt(entry, now)
             self._adopt_closed(entry, now)
         if state.ledger_complete:
-            self.lifecycle.trust_absence(now)
+            self.endings.trust_absence(now)
         state.ledgers.dirty.update(state.ledgers.seen, state.fleet.nodes)
         for entry in list(state.ledgers.seen.values()):
-            self.lifecycle.stored(entry, now)
+            self.releases.stored(entry, now)
         state.dirty = True
 
     def _adopt_closed(self, entry: NodeLedger, now: float) -> None:

@@ -1,0 +1,79 @@
+"""When a pod has ended: at once on its own word, or when its node's agent proves that nothing is left."""
+
+from sublet.model.ids import NodeName
+from sublet.model.placement import Occupancy
+from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.core.records import PodRecord, Stage
+from sublet_scheduler.core.state import State
+from sublet_scheduler.core.telling import announce
+
+
+class Endings:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def end(self, record: PodRecord, pod: PodFacts, now: float) -> None:
+        """The pod is Succeeded or Failed; its object may stay for long."""
+        if pod.node:
+            self._state.fleet.host(pod.node, record.uid, None)
+        if record.stage is Stage.ENDING and not (pod.settled or pod.node is None):
+            return
+        if record.stage is Stage.WAITING:
+            return
+        if pod.node is None or pod.settled:
+            announce(self._state, "ended", record)
+            self._state.drop(record, now)
+        else:
+            self.ending(record, now)
+
+    def ending(self, record: PodRecord, now: float) -> None:
+        if record.stage is Stage.ENDING:
+            return
+        node = self._state.fleet.node(record.node) if record.node else None
+        record.ending_boot = node.inventory.boot_id if node and node.inventory else ""
+        record.ending_revision = 0
+        self._state.enter(record, Stage.ENDING, now)
+        if record.node:
+            self._state.fleet.host(record.node, record.uid, None)
+        announce(self._state, "ending", record)
+
+    def finish(self, record: PodRecord, now: float) -> None:
+        if record.placement:
+            announce(self._state, "ended", record)
+        self._state.forget(record, now)
+
+    def evidence(self, occupancy: Occupancy, now: float) -> None:
+        """An agent's record proves which ending pods have left nothing behind."""
+        for record in self._state.on_node(occupancy.node):
+            if record.stage is not Stage.ENDING:
+                continue
+            rebooted = bool(record.ending_boot) and occupancy.boot_id != record.ending_boot
+            later = 0 < record.ending_revision <= occupancy.ledger_revision
+            absent = occupancy.cgroups_read and record.uid not in occupancy.pods_with_cgroups
+            if rebooted or (later and absent):
+                self._free(record, now)
+
+    def _free(self, record: PodRecord, now: float) -> None:
+        if record.facts is not None and record.facts.ended:
+            announce(self._state, "ended", record)
+            self._state.drop(record, now)  # the object is still there: remember it without grants
+        else:
+            self.finish(record, now)
+
+    def release_node(self, node: NodeName, now: float) -> int:
+        ending = [one for one in self._state.on_node(node) if one.stage is Stage.ENDING]
+        for record in ending:
+            self._free(record, now)
+        return len(ending)
+
+    def trust_absence(self, now: float) -> None:
+        """A terminal pod without a grant in a complete ledger was proven gone before."""
+        for uid in [uid for uid, one in self._state.records.items() if one.stage is Stage.ENDING]:
+            record = self._state.records[uid]
+            entry = self._state.ledgers.seen.get(record.node) if record.node else None
+            if (
+                record.facts
+                and record.facts.ended
+                and not (entry and any(g.uid == uid for g in entry.grants))
+            ):
+                self._state.drop(record, now)

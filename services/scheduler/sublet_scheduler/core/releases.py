@@ -1,0 +1,153 @@
+"""From a booked place to a released pod: the ledger first, then one guarded patch; and the way back.
+
+A committed grant of a gated pod is dropped only after a guarded patch of ours made every older release
+patch fail (fencing).
+"""
+
+from collections.abc import Iterator
+
+from sublet.model.ids import CardId, NodeName, PodUid
+from sublet.model.placement import LedgerGrant, NodeLedger, Placement
+from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
+from sublet_scheduler.core.endings import Endings
+from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.core.records import PodRecord, Stage, placement_of
+from sublet_scheduler.core.state import State
+from sublet_scheduler.core.telling import announce, report
+
+_MOVED = "its card was closed before it started; a new place is sought"
+
+
+class Releases:
+    def __init__(self, state: State, endings: Endings) -> None:
+        self._state = state
+        self._endings = endings
+
+    # -- the ledger
+
+    def adopt(self, entry: NodeLedger, now: float) -> None:
+        """Take over grants in the ledger that no record here accounts for."""
+        groups: dict[PodUid, list[LedgerGrant]] = {}
+        for grant in entry.grants:
+            groups.setdefault(grant.uid, []).append(grant)
+        for uid, grants in groups.items():
+            record = self._state.records.get(uid)
+            if record is None:
+                self._adopt_ghost(entry.node, uid, tuple(grants), now)
+            elif record.node == entry.node and _same_grants(record.grants, grants):
+                record.grants, record.guessed_env = tuple(grants), False
+            elif record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts:
+                self._adopt_for(record, record.facts, entry.node, tuple(grants), now)
+
+    def _adopt_for(
+        self, record: PodRecord, pod: PodFacts, node: NodeName, grants: tuple[LedgerGrant, ...], now: float
+    ) -> None:
+        """An earlier leader committed a pod that is still there: send the same release again."""
+        if pod.ended and pod.settled:
+            return
+        if pod.gated or pod.node == node:
+            self._hold(record, Stage.RELEASING, node, grants, now)
+        if pod.ended:
+            self._endings.ending(record, now)
+
+    def _adopt_ghost(self, node: NodeName, uid: PodUid, grants: tuple[LedgerGrant, ...], now: float) -> None:
+        """Its pod object is gone, and how it ended was not seen: it counts until the agent proves more."""
+        first = grants[0]
+        record = PodRecord(
+            uid=uid, ref=first.pod, decision=first.decision, facts=None, stage=Stage.WAITING, since=now
+        )
+        self._state.add(record)
+        self._hold(record, Stage.RELEASED, node, grants, now)
+        self._endings.ending(record, now)
+
+    def _hold(
+        self, record: PodRecord, stage: Stage, node: NodeName, grants: tuple[LedgerGrant, ...], now: float
+    ) -> None:
+        self._state.hold(record, stage, now, placement=placement_of(node, grants), grants=grants)
+
+    def stored(self, entry: NodeLedger, now: float) -> None:
+        """The bus shows `entry`: what waited for it goes on."""
+        for record in self._state.on_node(entry.node):
+            if record.stage is Stage.COMMITTING and self._state.in_ledger(record):
+                announce(self._state, "committed", record)
+                self._state.enter(record, Stage.RELEASING, now)
+            if record.stage is Stage.RELEASING:
+                self._send_release(record, now)
+            if record.stage is Stage.ENDING and not record.ending_revision:
+                shown = [one for one in entry.grants if one.uid == record.uid]
+                if shown and all(one.state == "ending" for one in shown):
+                    record.ending_revision = entry.revision
+
+    # -- patches
+
+    def _send_release(self, record: PodRecord, now: float) -> None:
+        ready = record.facts is not None and not record.patching and record.again_s <= now
+        if ready and record.facts and record.placement and self._state.in_ledger(record):
+            record.patching = True
+            self._state.effects.append(
+                ReleasePod(record.uid, record.ref, record.facts.version, record.decision, record.placement)
+            )
+
+    def send_waiting(self, record: PodRecord, message: str) -> None:
+        if record.facts is not None and not record.patching:
+            record.patching = True
+            self._state.effects.append(
+                MarkWaiting(record.uid, record.ref, record.facts.version, record.decision, message)
+            )
+
+    def retry(self, record: PodRecord, now: float) -> None:
+        if record.stage is Stage.FENCING:
+            self.send_waiting(record, _MOVED)
+        elif record.stage is Stage.RELEASING:
+            self._send_release(record, now)
+
+    def tick(self, now: float) -> None:
+        for record in self._state.watched():
+            if not record.patching and record.again_s <= now:
+                self.retry(record, now)
+
+    def timers(self, now: float) -> Iterator[float]:
+        """When a patch is to be tried again, monotonic seconds."""
+        for record in self._state.watched():
+            if record.stage is not Stage.RELEASED and not record.patching:
+                yield max(record.again_s, now)
+
+    def patch_again(self, uid: PodUid, now: float) -> None:
+        record = self._state.records.get(uid)
+        if record:
+            record.patching = False
+            record.again_s = now + self._state.rules.patch_again_s
+
+    def released(self, record: PodRecord, now: float) -> None:
+        pod = record.facts
+        if pod and pod.node and record.node and pod.node != record.node:
+            text = f"runs on {pod.node}, its cards are on {record.node}"
+            report(self._state, "BoundElsewhere", text, ref=record.ref, uid=record.uid)
+        self._state.enter(record, Stage.RELEASED, now)
+        self._state.watch(record, None)
+        announce(self._state, "released", record)
+
+    # -- cards that close
+
+    def card_closed(self, node: NodeName, card: CardId, now: float) -> None:
+        """Pods that were promised the card but cannot have started on it get another place."""
+        for record in self._state.on_node(node):
+            if not any(one.grant.card == card for one in record.grants):
+                continue
+            if record.stage is Stage.COMMITTING:
+                self._state.drop(record, now)
+            elif record.stage is Stage.RELEASING and record.facts and record.facts.gated:
+                self._state.enter(record, Stage.FENCING, now)
+                self.send_waiting(record, _MOVED)
+        for id_, reservation in list(self._state.reservations.items()):
+            outcome = reservation.outcome
+            if isinstance(outcome, Placement) and outcome.node == node and _uses(outcome, card):
+                self._state.unreserve(id_)
+
+
+def _same_grants(mine: tuple[LedgerGrant, ...], theirs: list[LedgerGrant]) -> bool:
+    return {(one.container, one.grant) for one in mine} == {(one.container, one.grant) for one in theirs}
+
+
+def _uses(placement: Placement, card: CardId) -> bool:
+    return any(grant.card == card for grants in placement.containers.values() for grant in grants)
