@@ -16,7 +16,7 @@ MIB = Options(gpu_mem_unit_mib=1)
 
 
 def claim(**limits: object) -> Claim:
-    [one] = ask(pod("pod", container(**limits))).claims
+    [one] = ask(pod("pod", container("main", **limits))).claims
     return one
 
 
@@ -92,7 +92,7 @@ def test_both_forms_of_memory_are_refused_with_both_values() -> None:
     ],
 )
 def test_a_bad_amount_is_refused_as_written(limits: dict[str, object], written: str, unit: str) -> None:
-    refusal = refused(pod("pod", container(**limits)))
+    refusal = refused(pod("pod", container("main", **limits)))
     assert refusal.code is RefusalCode.BAD_QUANTITY
     assert written in refusal.message
     assert unit in refusal.message

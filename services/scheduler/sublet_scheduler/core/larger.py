@@ -10,25 +10,36 @@ from sublet_scheduler.core.assigning import Asked, Assigned, assign
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
 
+Kind = tuple[Vendor, int | None]
+"""Of a card: vendor and memory in MiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The cards of a node that a pod could use if nothing else were there."""
+    """What a node could give if nothing were on it."""
 
-    cards: tuple[tuple[Vendor, int | None], ...]
-    """Vendor and memory in MiB."""
+    cards: tuple[Kind, ...]
     shares_per_card: int
 
-    @property
-    def total_mib(self) -> int:
-        return sum(memory or 0 for _, memory in self.cards)
+    @classmethod
+    def of(cls, node: NodeState) -> "_Size":
+        cards = tuple((state.card.vendor, state.card.memory_mib) for state in node.by_index())
+        return cls(cards, node.shares_per_card)
 
     def takes(self, asked: Asked) -> bool:
         empty = [
-            CardState(card=Card(id=CardId(str(at)), index=at, vendor=vendor, memory_mib=memory))
-            for at, (vendor, memory) in enumerate(self.cards)
+            CardState(card=Card(id=CardId(str(at)), index=at, vendor=vendor, memory_mib=memory_mib))
+            for at, (vendor, memory_mib) in enumerate(self.cards)
         ]
         return isinstance(assign(empty, asked, shares_per_card=self.shares_per_card), Assigned)
+
+    def memories_for(self, load: Load) -> list[int]:
+        """Of the cards whose kind can take `load`, whatever its size."""
+        return [
+            memory_mib or 0
+            for vendor, memory_mib in self.cards
+            if load.vendors <= {vendor} and (load.exclusive or memory_mib is not None)
+        ]
 
 
 def larger_than_any(ask: PodAsk, asked: Asked, nodes: Iterable[NodeState]) -> str:
@@ -53,43 +64,41 @@ def _host_sentence(ask: PodAsk, nodes: Sequence[NodeState]) -> str:
 
 def _cards_sentence(asked: Asked, nodes: Iterable[NodeState]) -> str:
     anywhere = replace(asked, wishes=Wishes(), only_card=None)
-    sizes = {size for size in (_usable(node, asked.loads) for node in nodes) if size.cards}
-    if not sizes or any(size.takes(anywhere) for size in sizes):
+    sizes = {_Size.of(node) for node in nodes}
+    if any(size.takes(anywhere) for size in sizes):
         return ""
-    most_cards = max(len(size.cards) for size in sizes)
-    most_mib = max(memory or 0 for size in sizes for _, memory in size.cards)
     for load in asked.loads:
-        if load.cards > most_cards:
-            return _too_many(load.cards, most_cards)
-        asked_mib = load.of_card(Card(id=CardId(""), index=0, memory_mib=most_mib))
-        if not load.exclusive and asked_mib > most_mib:
-            return f"{asked_mib} MiB are asked for on one card; the largest card known has {most_mib} MiB"
-        if load.core_percent > 100:
-            return f"{load.core_percent} % of the compute of one card are asked for; a card has 100 %"
+        memories = [found for size in sizes if (found := size.memories_for(load))]
+        if not memories:
+            return ""  # no card of its kind: that is not a matter of size
+        if sentence := _load_sentence(load, memories):
+            return sentence
+    most_cards = max(len(size.cards) for size in sizes)
     whole = sum(load.cards for load in asked.loads if load.exclusive)
     if whole > most_cards:
         return _too_many(whole, most_cards)
     total_mib = sum(load.cards * load.memory_mib for load in asked.loads if not load.exclusive)
-    largest_mib = max(size.total_mib for size in sizes)
+    largest_mib = max(sum(memory or 0 for _, memory in size.cards) for size in sizes)
     return (
         f"{whole} whole cards and {total_mib} MiB in parts are asked for on one node; "
         f"the largest node known has {most_cards} cards and {largest_mib} MiB, too little for them together"
     )
 
 
+def _load_sentence(load: Load, memories: Sequence[Sequence[int]]) -> str:
+    most_cards = max(len(of_node) for of_node in memories)
+    if load.cards > most_cards:
+        return _too_many(load.cards, most_cards)
+    if load.exclusive:
+        return ""
+    most_mib = max(max(of_node) for of_node in memories)
+    asked_mib = load.of_card(Card(id=CardId(""), index=0, memory_mib=most_mib))
+    if asked_mib > most_mib:
+        return f"{asked_mib} MiB are asked for on one card; the largest card known has {most_mib} MiB"
+    if load.core_percent > 100:
+        return f"{load.core_percent} % of the compute of one card are asked for; a card has 100 %"
+    return ""
+
+
 def _too_many(asked: int, most: int) -> str:
     return f"{asked} cards are asked for on one node; the largest node known has {most}"
-
-
-def _usable(node: NodeState, loads: Sequence[Load]) -> _Size:
-    vendors = {vendor for load in loads for vendor in load.vendors}
-    shared = any(not load.exclusive for load in loads)
-    return _Size(
-        tuple(
-            (state.card.vendor, state.card.memory_mib)
-            for state in node.by_index()
-            if (not vendors or state.card.vendor in vendors)
-            and not (shared and state.card.memory_mib is None)
-        ),
-        node.shares_per_card,
-    )
