@@ -32,6 +32,18 @@ async def deploy(cluster: Cluster) -> None:
         )
 
 
+async def story(cluster: Cluster, pod: str) -> str:
+    """What a person would look at when this pod does not run."""
+    plane = cluster.plane
+    return "\n".join(
+        [
+            await plane.kubectl("describe", "pod", pod),
+            await plane.kubectl("get", "pods", "--all-namespaces", "-o", "wide"),
+            await plane.kubectl("-n", "sublet-system", "logs", "deployment/sublet-scheduler", "--tail=30"),
+        ]
+    )
+
+
 def _fill_in(cluster: Cluster) -> Path:
     """A copy of the Kustomize tree in the run's folder, with the overlay and this run's ports."""
     tree = shutil.copytree(KUSTOMIZE, cluster.plane.run.folder / "kustomize")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.deployed import deploy
+from tests.cluster.deployed import deploy, story
+from tests.lab.controlplane import LabError
 from tests.lab.fixtures import Cluster, real_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -39,7 +40,12 @@ async def test_a_pod_gets_its_card_from_services_that_run_as_pods(deployed: Clus
         },
     }
     await deployed.plane.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-    await deployed.plane.kubectl("wait", "--for=condition=Ready", "pod/share", "--timeout=60s", within_s=70)
+    try:
+        await deployed.plane.kubectl(
+            "wait", "--for=condition=Ready", "pod/share", "--timeout=60s", within_s=70
+        )
+    except LabError:
+        pytest.fail(await story(deployed, "share"))
     said = await deployed.plane.kubectl("get", "pod", "share", "-o", "json")
     annotated = json.loads(said)["metadata"]["annotations"]["cards.sublet.dev/main"]
     environment = await deployed.plane.kubectl("exec", "share", "--", "cat", "/proc/1/environ")

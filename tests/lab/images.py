@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 PAUSE = "lab.local/pause:1"
@@ -23,6 +24,16 @@ static void end(int s){ _exit(0); }
 static void reap(int s){ while (waitpid(-1, 0, WNOHANG) > 0); }
 int main(void){ signal(SIGINT, end); signal(SIGTERM, end); signal(SIGCHLD, reap); for(;;) pause(); }
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a layer; Python takes compiled modules only while their source has the time it had."""
+
+    name: str
+    content: bytes
+    mode: int = 0o644
+    modified_s: int = 0
 
 
 def write_image(path: Path, tag: str, *, layer: bytes, command: list[str], env: Mapping[str, str]) -> None:
@@ -44,12 +55,12 @@ def write_image(path: Path, tag: str, *, layer: bytes, command: list[str], env: 
     unfinished = path.with_suffix(".new")
     with tarfile.open(unfinished, "w") as archive:
         for name, content in ((config_name, config), (layer_name, layer), ("manifest.json", manifest)):
-            _add(archive, name, content, 0o644)
+            _add(archive, File(name=name, content=content))
     unfinished.rename(path)
 
 
-def make_layer(files: Iterable[tuple[str, bytes, int]], links: Iterable[tuple[str, str]] = ()) -> bytes:
-    """A tar of the usual empty folders, these files (name, content, mode) and links (name, target)."""
+def make_layer(files: Iterable[File], links: Iterable[tuple[str, str]] = ()) -> bytes:
+    """A tar of the usual empty folders, these files and symbolic links (name, target)."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as archive:
         for folder in _FOLDERS:
@@ -57,8 +68,8 @@ def make_layer(files: Iterable[tuple[str, bytes, int]], links: Iterable[tuple[st
             entry.type = tarfile.DIRTYPE
             entry.mode = 0o1777 if folder == "tmp" else 0o755
             archive.addfile(entry)
-        for name, content, mode in files:
-            _add(archive, name, content, mode)
+        for file in files:
+            _add(archive, file)
         for name, target in links:
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
@@ -66,10 +77,10 @@ def make_layer(files: Iterable[tuple[str, bytes, int]], links: Iterable[tuple[st
     return whole.getvalue()
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    archive.addfile(entry, io.BytesIO(content))
+def _add(archive: tarfile.TarFile, file: File) -> None:
+    entry = tarfile.TarInfo(file.name)
+    entry.size, entry.mode, entry.mtime = len(file.content), file.mode, file.modified_s
+    archive.addfile(entry, io.BytesIO(file.content))
 
 
 def _pause() -> bytes:
@@ -83,20 +94,15 @@ def _pause() -> bytes:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = {"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"}
-    write_image(
-        folder / "pause.tar",
-        PAUSE,
-        layer=make_layer([("pause", _pause(), 0o755)]),
-        command=["/pause"],
-        env=path,
-    )
+    layer = make_layer([File(name="pause", content=_pause(), mode=0o755)])
+    write_image(folder / "pause.tar", PAUSE, layer=layer, command=["/pause"], env=path)
     busybox = Path("/bin/busybox")
     listed = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True).stdout.split()
     layer = make_layer(
         [
-            ("bin/busybox", busybox.read_bytes(), 0o755),
-            ("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", 0o644),
-            ("etc/group", b"root:x:0:\n", 0o644),
+            File(name="bin/busybox", content=busybox.read_bytes(), mode=0o755),
+            File(name="etc/passwd", content=b"root:x:0:0:root:/root:/bin/sh\n"),
+            File(name="etc/group", content=b"root:x:0:\n"),
         ],
         [(f"bin/{applet}", "busybox") for applet in listed if applet != "busybox"],
     )

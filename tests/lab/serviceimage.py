@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.lab.images import make_layer, write_image
+from tests.lab.images import File, make_layer, write_image
 
 SUBLET = "lab.local/sublet:1"
 _ROOT = Path(__file__).parents[2]
@@ -33,18 +33,24 @@ _OWN = (
 
 def write_service_image(path: Path) -> None:
     """Write the image as an archive; a service is started with `python3 -m sublet_NAME`."""
-    files = dict[str, tuple[bytes, int]]()
-    for name, source in _sources():
-        files[name] = (source.read_bytes(), source.stat().st_mode & 0o777)
+    files = {name: _file(name, source) for name, source in _sources()}
     for library in _libraries(source for _, source in _sources()):
-        files.setdefault(str(library).lstrip("/"), (library.read_bytes(), 0o755))
-    files["etc/passwd"] = (b"root:x:0:0:root:/root:/bin/sh\nsublet:x:65532:65532::/:/bin/false\n", 0o644)
+        name = str(library).lstrip("/")
+        files.setdefault(name, _file(name, library))
+    users = b"root:x:0:0:root:/root:/bin/sh\nsublet:x:65532:65532::/:/bin/false\n"
     layer = make_layer(
-        [(name, content, mode) for name, (content, mode) in files.items()],
+        [*files.values(), File(name="etc/passwd", content=users)],
         [("usr/bin/python3", f"/{_HOME}/bin/python3")],
     )
     env = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": f"/{_HOME}/lib", "PYTHONUNBUFFERED": "1"}
     write_image(path, SUBLET, layer=layer, command=["python3"], env=env)
+
+
+def _file(name: str, source: Path) -> File:
+    known = source.stat()
+    return File(
+        name=name, content=source.read_bytes(), mode=known.st_mode & 0o777, modified_s=int(known.st_mtime)
+    )
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
