@@ -61,7 +61,8 @@ class Stage:
         )
         try:
             async with asyncio.timeout(5):
-                yield Running(life, await port)
+                bound = await port
+            yield Running(life, bound)
         finally:
             life.cancel()
             await asyncio.wait([life])

@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from random import Random
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -338,3 +340,39 @@ async def test_an_event_that_repeats_is_counted_in_one_kubernetes_event(stage: S
             await stage.observe(RESET)
             await stage.until_state(HealthState.HEALTHY)
         await eventually(lambda: stage.told().get("CardCondemned") == 2)
+
+
+HISTORY: list[tuple[SignalKind, dict[str, Any]]] = [
+    (XID, {"code": 48}),
+    (XID, {"code": 43}),
+    (RESET, {}),
+    (XID, {"code": 95}),
+    (SignalKind.RECOVERY_ACTION, {"value": "gpu_reset"}),
+    (SignalKind.PROBE, {"value": "ok"}),
+    (SignalKind.RECOVERY_ACTION, {"value": "none"}),
+    (XID, {"code": 79}),
+    (SignalKind.PROBE, {"value": "lost"}),
+    (SignalKind.CARD, {"pci": "0000:01:00.0"}),
+    (XID, {"code": 119}),
+    (RESET, {}),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_judge_killed_over_and_over_comes_to_the_verdict_of_one_that_lived(
+    stage: Stage, seed: int
+) -> None:
+    dice = Random(seed)
+    for kind, more in HISTORY:
+        await stage.observe(kind, **more)
+        async with stage.healthd(probation_s=600) as healthd:
+            await asyncio.wait([healthd.life], timeout=dice.uniform(0, 0.06))
+    await stage.observe(XID, B, code=48)
+    async with stage.healthd(probation_s=600):
+        await stage.until_state(HealthState.CONDEMNED, B)
+        verdict = await stage.until_state(HealthState.CONDEMNED)
+    assert {reason.id for reason in verdict.reasons} == {"xid:43", "xid:79"}
+    told = await stage.events()
+    assert len(set(map(identity, await stage.messages()))) == len(told)
+    assert [seq for _, _, seq in told] == list(range(1, len(told) + 1))
+    assert [before for before, _, _ in told[1:]] == [after for _, after, _ in told[:-1]]

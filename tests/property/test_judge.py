@@ -5,7 +5,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sublet_healthd.core.engine import Acted, Event, Restored, Told
+from sublet_healthd.core.engine import Acted, CaughtUp, Event, Restored, Told
 from sublet_healthd.core.judge import Tick, Transition
 
 from sublet.model.health import HealthState, Signal, Verdict
@@ -49,7 +49,7 @@ def final(events: list[Signal | Acted]) -> tuple[HealthState, list[tuple[str, st
 
 
 @given(signals(), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_order_of_arrival_gives_the_same_verdict(told: list[Signal | Acted], dice: Random) -> None:
     mixed = list(told)
     dice.shuffle(mixed)
@@ -57,7 +57,7 @@ def test_any_order_of_arrival_gives_the_same_verdict(told: list[Signal | Acted],
 
 
 @given(signals())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_telling_everything_twice_changes_nothing(told: list[Signal | Acted]) -> None:
     judge = Clocked()
     judge.at(450, nobody(), *told)
@@ -84,7 +84,7 @@ def seconds(at_ms: int) -> float:
 
 
 @given(histories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_card_with_a_pod_on_it_is_never_withheld(history: list[tuple[int, Event]]) -> None:
     judge = Clocked()
     judge.at(0, sees(0, "card"))
@@ -96,7 +96,7 @@ def test_a_card_with_a_pod_on_it_is_never_withheld(history: list[tuple[int, Even
 
 
 @given(histories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_transition_has_another_state_or_set_of_reasons_and_the_next_number(
     history: list[tuple[int, Event]],
 ) -> None:
@@ -113,7 +113,7 @@ def test_every_transition_has_another_state_or_set_of_reasons_and_the_next_numbe
 
 
 @given(histories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_only_its_own_condition_takes_a_latched_reason_back(history: list[tuple[int, Event]]) -> None:
     judge = Clocked()
     judge.at(0, sees(0, "card", boot_id="b1"))
@@ -141,8 +141,24 @@ def _may_go(clears_on: str, kind: str, event: Event) -> bool:
     }.get(clears_on, False)
 
 
+@given(signals(), st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_what_was_judged_before_a_restart_changes_nothing_when_it_is_told_again(
+    told: list[Signal | Acted], unjudged: int
+) -> None:
+    """A judge that starts anew and hears everything again knows all that one knows that lived through it."""
+    heard = [sees(0, "card", boot_id="b1"), *(one for one in told if isinstance(one, Signal))]
+    lived, first, again = Clocked(), Clocked(), Clocked()
+    lived.at(450, *heard)
+    first.at(450, *heard[: max(len(heard) - unjudged, 1)])
+    again.at(451, Restored(verdict=first.verdict()), CaughtUp(tuple(heard)))
+    for judge in (lived, again):
+        judge.at(600, sees(600, "probe", value="ok"))
+    assert _latched(lived) <= _latched(again)
+
+
 @given(histories(), st.integers(0, 20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_judge_that_starts_anew_from_its_verdict_returns_no_latched_card(
     history: list[tuple[int, Event]], killed_after: int
 ) -> None:
@@ -162,3 +178,7 @@ def test_a_judge_that_starts_anew_from_its_verdict_returns_no_latched_card(
 
 def _ids(verdict: Verdict) -> list[str]:
     return [one.id for one in verdict.reasons]
+
+
+def _latched(judge: Clocked) -> set[str]:
+    return {one.id for one in judge.verdict().reasons if one.latched}

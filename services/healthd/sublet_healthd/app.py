@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from sublet.runtime.clock import unix_ms
 from sublet.runtime.probes import serve_probes
 from sublet.runtime.serve import Loop, every, serve
 from sublet_healthd.core.engine import Engine, Restored
-from sublet_healthd.core.judge import Refreshed
 from sublet_healthd.core.policy import Policy
 from sublet_healthd.settings import Settings, read_policy
 from sublet_healthd.shell.announcer import Announcer
@@ -88,7 +86,14 @@ class Healthd:
         self._outbox = Outbox(dropped=partial(metrics.suppressed, "too_many_transitions"))
         self._performer = Performer(self.engine, self._outbox, self._store, self._announcer, self._nodes)
         self._driver = Driver(self.engine, self._outbox, unix_ms=unix_ms, observe=metrics.observe)
-        self._feeds = Feeds(bus, self._driver, self._store, dropped=metrics.suppressed)
+        self._feeds = Feeds(
+            bus,
+            self._driver,
+            self._store,
+            dropped=metrics.suppressed,
+            pauses=pauses,
+            unix_ms=unix_ms,
+        )
 
     def loops(self) -> dict[str, Loop]:
         """Nothing is judged before all that was known is known again."""
@@ -127,18 +132,15 @@ class Healthd:
         now_ms = unix_ms()
         for verdict in verdicts:
             held = holders.get((verdict.node, verdict.card))
-            judged = replace(verdict, events=())
-            self.engine.handle(
-                Restored(verdict=judged, holder=held.holder if held else "", note=held.note if held else ""),
-                now_ms=now_ms,
+            told = Restored(
+                verdict=verdict, holder=held.holder if held else "", note=held.note if held else ""
             )
-        for one in annotated:
-            if (one.verdict.node, one.verdict.card) not in known:
-                self.engine.handle(one, now_ms=now_ms)
-                self._outbox.put(one.verdict.node, [Refreshed(verdict=one.verdict)])
-        for verdict in verdicts:
-            if verdict.events:
-                await self._announcer.finish(verdict)
+            self.engine.handle(told, now_ms=now_ms)
+        lost = [one for one in annotated if (one.verdict.node, one.verdict.card) not in known]
+        for one in lost:
+            self.engine.handle(one, now_ms=now_ms)
+        for verdict in (*verdicts, *(one.verdict for one in lost)):
+            await self._announcer.finish(verdict)
         log.info("verdicts.restored", from_bus=len(verdicts), from_nodes=len(annotated))
 
     def _after_restore(self, loop: Loop) -> Loop:

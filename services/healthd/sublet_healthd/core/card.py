@@ -53,6 +53,8 @@ class CardState:
     opened: bool = True
     """Whether it took new shares when there last was data."""
     verdict: Verdict | None = None
+    event_id: str = ""
+    """Names the newest transition; empty where an earlier life is known to have published it."""
     due_ms: int | None = None
     """When time alone next changes something."""
 
@@ -95,7 +97,6 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
         serial=verdict.serial,
         model=verdict.model,
         boot_id=verdict.boot_id,
-        boot_ms=verdict.at_ms if verdict.boot_id else 0,
         reasons=verdict.reasons,
         restored=frozenset(reason.id for reason in verdict.reasons),
         holder=holder,
@@ -117,7 +118,8 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
         probed=True,
         fresh_ms=0 if blind else now_ms,
         opened=verdict.schedulable if blind else verdict.state.accepts_shares,
-        verdict=verdict,
+        verdict=replace(verdict, events=()),
+        event_id=next(iter(verdict.events), ""),
         due_ms=now_ms,
     )
 

@@ -9,7 +9,7 @@ from sublet.model.card import Card, Heartbeat, Inventory
 from sublet.model.health import Signal, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
-from sublet_healthd.core.card import CardState, Use, restored
+from sublet_healthd.core.card import CardState, Use, remember, restored
 from sublet_healthd.core.facts import Facts
 from sublet_healthd.core.fold import LISTED, Manual
 from sublet_healthd.core.idle import Evidence, use_of, workload_on
@@ -48,6 +48,14 @@ class Acted:
 
 
 @dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Signals of the recent past, in order; those that were judged before change nothing, the others are
+    judged together, so that no state in between is shown again."""
+
+    signals: tuple[Signal, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerLost:
     """The ledger was created anew: nothing that was read of it counts any more."""
 
@@ -66,6 +74,7 @@ class Unnamed:
 
 Event = (
     Signal
+    | CaughtUp
     | Inventory
     | Heartbeat
     | Occupancy
@@ -107,12 +116,16 @@ class Engine:
         self._nodes: dict[NodeName, _Node] = {}
         self._ledger_complete = False
         self._due: list[tuple[int, Key]] = []
+        self._silent: set[Key] | None = None
+        """While catching up: the cards that took in a signal and are not judged yet."""
 
     def handle(self, event: Event, *, now_ms: int) -> list[Effect]:
         """Take one event in and return what the shell must do, in order."""
         match event:
             case Signal():
                 return list(self._signal(_stamped(event, now_ms), now_ms))
+            case CaughtUp(signals=signals):
+                return self._caught_up(signals, now_ms)
             case Inventory():
                 return list(self._inventory(event, now_ms))
             case Heartbeat():
@@ -188,6 +201,17 @@ class Engine:
                 yield from self._everywhere(signal, now_ms)
             case _:
                 yield from self._about(signal, now_ms)
+
+    def _caught_up(self, signals: tuple[Signal, ...], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        silent: set[Key] = set()
+        self._silent = silent
+        for signal in signals:
+            effects += self._signal(_stamped(signal, now_ms), now_ms)
+        self._silent = None
+        for key in sorted(silent):
+            effects += self._judge(key, Tick(), now_ms)
+        return effects
 
     def _about(self, signal: Signal, now_ms: int) -> Iterator[Effect]:
         """A signal about one named card; a card seen for the first time may have taken another's place."""
@@ -336,6 +360,10 @@ class Engine:
         return node, card
 
     def _judge(self, key: Key, event: JudgeEvent, now_ms: int) -> Iterator[JudgeEffect]:
+        if self._silent is not None and isinstance(event, Signal):
+            self._silent.add(key)
+            self.cards[key] = remember(self.policy, self.cards[key], event)
+            return
         state, effects = judge(self.policy, self.cards[key], event, now_ms=now_ms)
         self._keep(key, state)
         yield from effects

@@ -8,7 +8,6 @@ from sublet_healthd.core.policy import Rule
 
 SAMPLES = 5
 BAD_SAMPLES = 3
-OLD_BOOTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,6 @@ class Facts:
     boot_id: str = ""
     boot_ms: int = 0
     """When `boot_id` was last vouched for."""
-    old_boots: tuple[str, ...] = ()
     reasons: tuple[OpenReason, ...] = ()
     """Open reasons by id."""
     holder: str = ""
@@ -111,6 +109,9 @@ class Facts:
         return replace(self, reasons=kept, restored=self.restored & {one.id for one in kept})
 
     def reads_bad(self, reason: OpenReason) -> bool:
-        """Whether `reason` is a level that still reads bad."""
-        watch = self.levels.get(reason.id.partition(":")[2]) if reason.kind == "level" else None
-        return watch is not None and watch.bad
+        """Whether `reason` is a level that still reads bad; one that nobody has told of since the judge was
+        started anew does."""
+        if reason.kind != "level":
+            return False
+        watch = self.levels.get(reason.id.partition(":")[2])
+        return watch is None or watch.bad

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sublet.model.health import OpenReason, Signal, SignalKind
 from sublet_healthd.core import level
-from sublet_healthd.core.facts import OLD_BOOTS, Facts, Sighting
+from sublet_healthd.core.facts import Facts, Sighting
 from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
 
 SAME_FAULT_MS = 5_000
@@ -41,7 +41,7 @@ def fold(policy: Policy, facts: Facts, event: Observation, *, workload: str) -> 
     if isinstance(event, Manual):
         return _manual(facts, event)
     if event.boot_id and event.boot_id != facts.boot_id:
-        if event.boot_id in facts.old_boots or (facts.boot_id and event.at_ms < facts.boot_ms):
+        if facts.boot_id and event.at_ms < facts.boot_ms:
             return facts  # a boot that is over
         facts = _booted(facts, event)
     elif event.boot_id:
@@ -163,14 +163,24 @@ def _reset(facts: Facts, *, at_ms: int) -> Facts:
 
 
 def _booted(facts: Facts, signal: Signal) -> Facts:
-    """Another boot is a reset of the card, a reboot, and the end of what the driver asked for before it."""
-    now = replace(facts, boot_id=signal.boot_id, boot_ms=signal.at_ms)
+    """Another boot is a reset of the card, a reboot, and the end of what the driver asked for before it.
+
+    What was seen in that boot itself stays, in whatever order boots are told of after a restart of the judge.
+    """
+    at_ms = signal.at_ms
+    now = replace(facts, boot_id=signal.boot_id, boot_ms=at_ms)
     if not facts.boot_id and signal.kind is not SignalKind.BOOT:
         return now
-    now = replace(now, old_boots=(*facts.old_boots, facts.boot_id)[-OLD_BOOTS:])
-    return _reset(now, at_ms=signal.at_ms).without(
-        lambda one: one.clears_on == "reboot" or one.kind == "recovery_action", at_ms=signal.at_ms
+    cleared = now.without(
+        lambda one: one.boot_id != signal.boot_id and _ends_with_boot(now, one), at_ms=at_ms
     )
+    return replace(cleared, failures=0, reset_ms=max(facts.reset_ms, at_ms))
+
+
+def _ends_with_boot(facts: Facts, reason: OpenReason) -> bool:
+    if reason.clears_on == "reset":
+        return not facts.reads_bad(reason)
+    return reason.clears_on in ("reboot", "presence") or reason.kind == "recovery_action"
 
 
 def _manual(facts: Facts, event: Manual) -> Facts:

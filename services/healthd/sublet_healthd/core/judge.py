@@ -42,8 +42,9 @@ JudgeEvent = Signal | Manual | Used | Fresh | Tick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """The state or the set of reasons has changed: the public should know."""
+    """The state or the set of reasons has changed: the public should know, once for each `event_id`."""
 
+    event_id: str
     previous: HealthState
     verdict: Verdict
 
@@ -73,11 +74,19 @@ def judge(
             state = replace(state, use=use, workload=workload)
         case Fresh(probed=probed):
             state = replace(state, fresh_ms=now_ms, probed=state.probed or probed)
+            if _only_goes_on(state, now_ms):
+                return state, ()
         case Tick():
             pass
         case _:
             assert_never(event)
     return _settle(policy, state, now_ms)
+
+
+def _only_goes_on(state: CardState, now_ms: int) -> bool:
+    """Whether news of being watched can change nothing now: the next timer is ahead and looks again."""
+    seen = state.verdict is not None and state.verdict.state is not HealthState.UNKNOWN
+    return seen and state.due_ms is not None and state.due_ms > now_ms
 
 
 def _settle(policy: Policy, state: CardState, now_ms: int) -> tuple[CardState, tuple[JudgeEffect, ...]]:
@@ -92,7 +101,12 @@ def _settle(policy: Policy, state: CardState, now_ms: int) -> tuple[CardState, t
     verdict = _verdict(policy, state, facts, shown, now_ms)
     effects = _compare(state.verdict, verdict)
     due_ms = _due(policy, state, facts, silent=silent)
-    return replace(state, verdict=effects[0].verdict if effects else state.verdict, due_ms=due_ms), effects
+    state = replace(state, due_ms=due_ms)
+    for effect in effects:
+        state = replace(state, verdict=effect.verdict)
+        if isinstance(effect, Transition):
+            state = replace(state, event_id=effect.event_id)
+    return state, effects
 
 
 def _timers(policy: Policy, state: CardState, facts: Facts, now_ms: int) -> CardState:
@@ -202,14 +216,25 @@ def _compare(before: Verdict | None, now: Verdict) -> tuple[JudgeEffect, ...]:
     if before is None:
         if now.state is HealthState.HEALTHY and not now.reasons:
             return (Refreshed(verdict=replace(now, since_ms=now.at_ms)),)
-        return (Transition(previous=HealthState.HEALTHY, verdict=replace(now, seq=1, since_ms=now.at_ms)),)
+        return (_transition(HealthState.HEALTHY, replace(now, seq=1, since_ms=now.at_ms)),)
     since_ms = before.since_ms if before.state is now.state else now.at_ms
     now = replace(now, seq=before.seq, since_ms=since_ms)
     if before.state is not now.state or _ids(before) != _ids(now):
-        return (Transition(previous=before.state, verdict=replace(now, seq=before.seq + 1)),)
+        return (_transition(before.state, replace(now, seq=before.seq + 1)),)
     if replace(before, at_ms=now.at_ms, events=()) != now:
         return (Refreshed(verdict=now),)
     return ()
+
+
+def _transition(previous: HealthState, verdict: Verdict) -> Transition:
+    """The id carries what the verdict has no place for: the state before."""
+    event_id = f"{verdict.node}/{verdict.card}/{verdict.seq}/{previous}/{verdict.at_ms}"
+    return Transition(event_id=event_id, previous=previous, verdict=verdict)
+
+
+def state_before(event_id: str) -> HealthState:
+    """Raises ValueError where `event_id` names no transition."""
+    return HealthState(event_id.split("/")[-2])
 
 
 def _ids(verdict: Verdict) -> list[str]:

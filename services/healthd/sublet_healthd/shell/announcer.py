@@ -16,6 +16,7 @@ from sublet.model.errors import BadRequest
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.wire.judged import health_event_out
+from sublet_healthd.core.judge import Transition, state_before
 from sublet_healthd.shell.retry import BUS_AWAY, Pauses, keep_trying
 from sublet_healthd.shell.store import WITHIN_S, VerdictStore
 
@@ -23,12 +24,6 @@ log = structlog.get_logger()
 
 KIND = "health"
 DECIDED_BY = "healthd"
-
-
-def event_id(previous: HealthState, verdict: Verdict) -> str:
-    """The same for the same transition, whoever publishes it; it also carries what the verdict has no place
-    for: the state before."""
-    return f"{verdict.node}/{verdict.card}/{verdict.seq}/{previous}/{verdict.at_ms}"
 
 
 class Announcer:
@@ -45,11 +40,11 @@ class Announcer:
         self._listed = listed
         self._pauses = pauses
 
-    async def announce(self, previous: HealthState, verdict: Verdict) -> None:
+    async def announce(self, transition: Transition) -> None:
         """Store the verdict with the event's id, publish the event, store that it is published."""
-        identity = event_id(previous, verdict)
-        await self._store.write(replace(verdict, events=(identity,)))
-        await self._publish(identity, previous, verdict)
+        previous, verdict = transition.previous, transition.verdict
+        await self._store.write(replace(verdict, events=(transition.event_id,)))
+        await self._publish(transition.event_id, previous, verdict)
         await self._store.write(verdict)
         log.info(
             "health.announced",
@@ -66,8 +61,7 @@ class Announcer:
         for identity in verdict.events:
             look = partial(self._published, identity, verdict)
             if not await keep_trying("event.look", look, pauses=self._pauses, on=BUS_AWAY):
-                previous = HealthState(identity.split("/")[3])
-                await self._publish(identity, previous, verdict)
+                await self._publish(identity, state_before(identity), verdict)
         await self._store.write(replace(verdict, events=()))
 
     async def _publish(self, identity: str, previous: HealthState, verdict: Verdict) -> None:

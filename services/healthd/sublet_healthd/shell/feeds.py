@@ -1,7 +1,9 @@
 """What the bus brings: signals, what agents keep there, the ledger, and the loss of our own bucket."""
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 import structlog
 
@@ -14,28 +16,63 @@ from sublet.model.placement import NodeLedger, Occupancy
 from sublet.wire.health import signal_in
 from sublet.wire.ledger import ledger_meta_in, node_ledger_in
 from sublet.wire.node import heartbeat_in, inventory_in, occupancy_in
-from sublet_healthd.core.engine import Event, LedgerLost, VerdictsLost
+from sublet_healthd.core.engine import CaughtUp, Event, LedgerLost, VerdictsLost
 from sublet_healthd.shell.driver import Driver
+from sublet_healthd.shell.retry import BUS_AWAY, Pauses, keep_trying
 from sublet_healthd.shell.store import VerdictStore
 
 log = structlog.get_logger()
 
 CONSUMER = "healthd"
+IN_HAND_S = 150.0
+"""More than twice the time after which the bus delivers again what was not acknowledged."""
+IN_HAND_SIGNALS = 10_000
+"""Of more than that the oldest wait until they are delivered again."""
+
 Dropped = Callable[[str], None]
 
 
 class Feeds:
     """`dropped` is told why a message was left out: unreadable, or not its sender's to say."""
 
-    def __init__(self, bus: Bus, driver: Driver, store: VerdictStore, *, dropped: Dropped) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        driver: Driver,
+        store: VerdictStore,
+        *,
+        dropped: Dropped,
+        pauses: Pauses,
+        unix_ms: Callable[[], int],
+    ) -> None:
         self._bus = bus
         self._driver = driver
         self._store = store
         self._dropped = dropped
+        self._pauses = pauses
+        self._unix_ms = unix_ms
 
     async def signals(self) -> None:
+        await keep_trying("signals.catch_up", self._catch_up, pauses=self._pauses, on=BUS_AWAY)
         everything = [subjects.pattern(subjects.SIGNAL)]
         await self._bus.consume(subjects.SIGNALS_STREAM, everything, name=CONSUMER, handler=self._on_signal)
+
+    async def _catch_up(self) -> None:
+        """The bus delivers what an earlier life had in hand when it was killed only after a minute; it is
+        still in the stream, and telling it twice changes nothing."""
+        since = datetime.fromtimestamp(self._unix_ms() / 1000 - IN_HAND_S, UTC)
+        everything = [subjects.pattern(subjects.SIGNAL)]
+        stored = self._bus.subscribe(subjects.SIGNALS_STREAM, everything, since=since, follow=False)
+        signals: deque[Signal] = deque(maxlen=IN_HAND_SIGNALS)
+        async with aclosing(stored) as messages:
+            async for message in messages:
+                try:
+                    signal = _signal(message)
+                except BadRequest:
+                    continue  # counted when it is delivered
+                if signal is not None:
+                    signals.append(signal)
+        await self._driver.submit(CaughtUp(tuple(signals)))
 
     async def _on_signal(self, message: Message) -> Outcome:
         """Acknowledged once the verdict that follows from it is stored."""

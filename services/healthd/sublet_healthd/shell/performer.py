@@ -27,7 +27,7 @@ class Performer:
         await self._nodes.annotate(node, wanted_status(self._engine.of_node(node)))
         told = [transition for waiting in work.transitions.values() for transition in waiting]
         for transition in told:
-            await self._announcer.announce(transition.previous, transition.verdict)
+            await self._announcer.announce(transition)
         for verdict in work.refreshed.values():
             await self._store.write(verdict)
         await self._nodes.set_condition(node, wanted_status(self._engine.of_node(node)))
