@@ -4,9 +4,11 @@ has and that released and running pods are in the ledger."""
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import settings
+import pytest
+from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sublet_scheduler.core import effects as ef
+from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.records import Stage
 
 from sublet.model.ids import CardId, PodUid
@@ -129,6 +131,18 @@ class Histories(RuleBasedStateMachine):
                 assert card.free_core >= 0
                 assert card.shares <= 1 or not card.exclusive
 
+    def teardown(self) -> None:
+        """The same history gives the same effects and the same state again."""
+        again = Engine(self.world.rules)
+        for now, event, effects in self.world.heard:
+            assert again.handle(event, now=now) == effects
+        mine, theirs = self.world.engine.state, again.state
+        assert mine.records == theirs.records
+        assert mine.ledgers == theirs.ledgers
+        assert {n: s.bookings for n, s in mine.fleet.nodes.items()} == {
+            n: s.bookings for n, s in theirs.fleet.nodes.items()
+        }
+
     @precondition(lambda self: not self.world.lost and not self.world.held)
     @invariant()
     def a_scheduler_that_starts_now_knows_the_same(self) -> None:
@@ -155,4 +169,40 @@ def _essence(world: World) -> dict[PodUid, list[tuple[str, CardId]]]:
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestHistories.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+
+
+STEPS = ["condemn", "heal", "create", "commit", "release", "start", "end", "look"]
+
+
+@pytest.mark.timeout(120)
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=14))
+def test_no_interleaving_puts_a_pod_on_a_closed_card(steps: list[tuple[str, int]]) -> None:
+    """`World.store` refuses a ledger entry that grants a card which it had closed before."""
+    world = World()
+    world.node("n1", *cards("n1", 2))
+    world.hold_writes = world.hold_patches = True
+    for number, (step, which) in enumerate(steps):
+        running = [uid for uid, one in world.pods.items() if uid in world.released and not one.ended]
+        match step:
+            case "condemn" | "heal":
+                world.judge(verdict("n1", f"n1-{which % 2}", bad=step == "condemn", seq=number + 1))
+            case "create":
+                world.create(pod(f"p{number}", container(gpu_memory=(which + 1) * 2048)))
+            case "commit" | "release":
+                world.hold_writes, world.hold_patches = step != "commit", step != "release"
+                world.settle()
+                world.hold_writes = world.hold_patches = True
+            case "start" if running:
+                uid = running[which % len(running)]
+                if world.pods[uid].node is None:
+                    world.bind(uid)
+            case "end" if running:
+                uid = running[which % len(running)]
+                if world.pods[uid].node is not None:
+                    world.change(uid, phase="Succeeded", settled=which % 2 == 0)
+            case "look":
+                world.occupancy("n1", alive=list(world.physical))
+            case _:
+                pass

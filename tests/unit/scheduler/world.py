@@ -39,8 +39,12 @@ class World:
     hold_writes: bool = False
     hold_patches: bool = False
     held: list[ef.Effect] = field(default_factory=list)
+    heard: list[tuple[float, ev.Event, list[ef.Effect]]] = field(default_factory=list)
+    """Every event of the present engine with its time and effects, as a flight recorder has them."""
     term: int = 1
     lost: bool = False
+    rebuilding: bool = False
+    """The ledger's data was lost: grants of released pods return, also on cards that closed since."""
     proven_gone: set[PodUid] = field(default_factory=set)
     physical: dict[PodUid, Placement] = field(default_factory=dict)
     """Pods whose containers really exist on their node, whatever the API server says of them."""
@@ -57,6 +61,7 @@ class World:
     def start(self) -> None:
         """A (new) scheduler process over the same cluster and ledger."""
         self.engine = Engine(self.rules)
+        self.heard.clear()
         self.held.clear()
         for node in self.nodes.values():
             self.send(ev.NodeSeen(node))
@@ -113,6 +118,7 @@ class World:
         self.send(ev.LedgerLost())
         if data:
             self.ledger.clear()
+            self.rebuilding = True
 
     def ledger_back(self) -> None:
         for entry in list(self.ledger.values()):
@@ -121,7 +127,7 @@ class World:
             self.term += 1
         self.send(ev.LedgerListed(self.term, complete=bool(self.ledger)))
         self.settle()
-        self.lost = False
+        self.lost = self.rebuilding = False
         self._check()
 
     # -- users
@@ -250,6 +256,7 @@ class World:
 
     def send(self, event: ev.Event) -> None:
         effects = self.engine.handle(event, now=self.now)
+        self.heard.append((self.now, event, effects))
         self.log += effects
         self.held += effects
 
@@ -302,6 +309,10 @@ class World:
         if (current.revision if current else 0) != entry.revision:
             self.send(ev.LedgerWriteFailed(entry.node, current))
             return
+        known = {(g.uid, g.grant.card) for g in current.grants} if current else set()
+        new = {(g.uid, g.grant.card) for g in entry.grants} - known
+        closed_before = set(current.closed if current else ()) & set(entry.closed)
+        assert self.rebuilding or not {card for _, card in new} & closed_before, f"granted when closed: {new}"
         self._revision += 1
         self.ledger[entry.node] = replace(entry, revision=self._revision)
         self.send(ev.LedgerWritten(entry.node, self._revision))

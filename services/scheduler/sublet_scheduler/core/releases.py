@@ -30,6 +30,8 @@ class Releases:
         groups: dict[PodUid, list[LedgerGrant]] = {}
         for grant in entry.grants:
             groups.setdefault(grant.uid, []).append(grant)
+        for uid in self._state.dropped.get(entry.node, ()):
+            groups.pop(uid, None)
         for uid, grants in groups.items():
             record = self._state.records.get(uid)
             if record is None:
@@ -67,6 +69,7 @@ class Releases:
 
     def stored(self, entry: NodeLedger, now: float) -> None:
         """The bus shows `entry`: what waited for it goes on."""
+        self._state.dropped.get(entry.node, set()).intersection_update(grant.uid for grant in entry.grants)
         for record in self._state.on_node(entry.node):
             if record.stage is Stage.COMMITTING and self._state.in_ledger(record):
                 announce(self._state, "committed", record)

@@ -66,6 +66,8 @@ class State:
         self.ledgers = Ledgers()
         self.refs: dict[PodRef, dict[PodUid, NodeName]] = {}
         """Pod name -> UID -> node of its grants, to keep a successor away from its predecessor."""
+        self.dropped: dict[NodeName, set[PodUid]] = {}
+        """Grants that were given up for good reason while the ledger may still show them."""
         self.avoid: dict[tuple[str, NodeName], float] = {}
         """(owner UID or pod) and node -> until when that node is kept from it."""
         self.owners: dict[str, tuple[float, float]] = {}
@@ -169,6 +171,7 @@ class State:
         if record.placement:
             self.drop(record, now)
         record.placement = placement
+        self.dropped.get(placement.node, set()).discard(record.uid)
         if not grants and record.ask:
             cards = self.cards(placement.node)
             granted = {grant.card for some in placement.containers.values() for grant in some}
@@ -196,6 +199,7 @@ class State:
             if not self.refs.get(record.ref):
                 self.refs.pop(record.ref, None)
             self.ledgers.dirty.add(record.placement.node)
+            self.dropped.setdefault(record.placement.node, set()).add(record.uid)
         record.placement = None
         record.grants = ()
         record.ending_revision = 0
