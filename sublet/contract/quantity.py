@@ -29,18 +29,25 @@ _SUFFIXES: dict[str, int | Fraction] = {
     "n": Fraction(1, 10**9),
 }
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
+_STORED = re.compile(r"([1-9]\d{0,17})([kMGTPE])", re.ASCII)
 _MOST_DIGITS = 20
 """More than any amount needs; Python refuses to read numbers of thousands of digits."""
 _MOST_QUOTED = 80
 
 
-def whole_number(value: object, *, key: str, unit: str, most: int = LARGEST) -> int | Refusal:
+def whole_number(
+    value: object, *, key: str, unit: str, most: int = LARGEST, stored: bool = False
+) -> int | Refusal:
     """Read a resource limit such as ``4096`` that must be a plain whole number from 1 to `most`.
+
+    `stored` is for objects that come from the API server, which writes 50000 as ``50k``.
 
     Returns a Refusal that quotes key and value as written, and names the unit, for anything else:
     zero, negative, fractional, a suffix.
     """
     text = value if isinstance(value, str) else str(value)
+    if stored and (short := _STORED.fullmatch(text)):
+        text = short[1] + "000" * (1 + "kMGTPE".index(short[2]))
     plain = isinstance(value, (int, str)) and not isinstance(value, bool)
     if plain and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
         return int(text)

@@ -155,7 +155,7 @@ def _resources(
     def amount(key: str, container: ContainerSpec) -> int:
         if key == keys.SLOT:
             return int(container.name in claiming)
-        value: Any = whole_number(container.limits.get(key, 0), key=key, unit="units")
+        value: Any = whole_number(container.limits.get(key, 0), key=key, unit="units", stored=True)
         return value if isinstance(value, int) else 0
 
     names = {key for one in known for key in one.resources if any(key in c.limits for c in found)}

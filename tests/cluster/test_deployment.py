@@ -34,7 +34,7 @@ async def test_a_pod_gets_its_card_from_services_that_run_as_pods(deployed: Clus
                     "image": "lab.local/busybox:1",
                     "imagePullPolicy": "Never",
                     "command": ["sleep", "3600"],
-                    "resources": {"limits": {"sublet.dev/gpu-memory": "50001"}},
+                    "resources": {"limits": {"sublet.dev/gpu-memory": "50000"}},
                 }
             ],
         },

@@ -71,6 +71,7 @@ class Settings:
         """What the cluster sets about its dialects."""
         return Options(
             enabled=self.dialects,
+            stored=True,
             gpu_mem_unit_mib=1024 if self.gpu_mem_unit is MemoryUnit.GIB else 1,
             tolerate=self.tolerate_taints,
         )

@@ -47,7 +47,9 @@ class Gpushare:
             )
         if keys.ALIYUN_GPU_COUNT in limits:
             value = limits[keys.ALIYUN_GPU_COUNT]
-            count = whole_number(value, key=keys.ALIYUN_GPU_COUNT, unit="cards", most=MOST_CARDS)
+            count = whole_number(
+                value, key=keys.ALIYUN_GPU_COUNT, unit="cards", most=MOST_CARDS, stored=options.stored
+            )
             if isinstance(count, Refusal):
                 return count
             return Claim(
@@ -60,7 +62,9 @@ class Gpushare:
                 vendor=Vendor.NVIDIA,
             )
         unit = "GiB" if options.gpu_mem_unit_mib == 1024 else "MiB"
-        amount = whole_number(limits[keys.ALIYUN_GPU_MEM], key=keys.ALIYUN_GPU_MEM, unit=unit, most=2**40)
+        amount = whole_number(
+            limits[keys.ALIYUN_GPU_MEM], key=keys.ALIYUN_GPU_MEM, unit=unit, most=2**40, stored=options.stored
+        )
         if isinstance(amount, Refusal):
             return amount
         return Claim(

@@ -21,6 +21,9 @@ class Options:
     enabled: tuple[str, ...] = (NATIVE_NAME, "nvidia", "gpushare")
     gpu_mem_unit_mib: int = 1024
     """The unit of ``aliyun.com/gpu-mem`` in MiB: 1024 for GiB, 1 for MiB; never guessed."""
+    stored: bool = False
+    """Pods come from the API server, which writes an amount of 50000 as ``50k``; otherwise they come as a
+    user wrote them, and a suffix is a mistake."""
     tolerate: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     """Taint keys which claiming pods tolerate by themselves."""
 

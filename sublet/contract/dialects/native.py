@@ -28,11 +28,13 @@ class Native:
     resources: frozenset[str] = frozenset(keys.NATIVE_RESOURCES)
     result_keys: frozenset[str] = frozenset()
 
-    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:  # noqa: ARG002
+    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:
         amounts: dict[str, int] = {}
         for key, (unit, most) in _UNITS.items():
             if key in container.limits:
-                amount = whole_number(container.limits[key], key=key, unit=unit, most=most)
+                amount = whole_number(
+                    container.limits[key], key=key, unit=unit, most=most, stored=options.stored
+                )
                 if isinstance(amount, Refusal):
                     return amount
                 amounts[key] = amount

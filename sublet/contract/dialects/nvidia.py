@@ -20,9 +20,9 @@ class Nvidia:
     resources: frozenset[str] = frozenset({keys.NVIDIA_GPU})
     result_keys: frozenset[str] = frozenset()
 
-    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:  # noqa: ARG002
+    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:
         value = container.limits[keys.NVIDIA_GPU]
-        count = whole_number(value, key=keys.NVIDIA_GPU, unit="cards", most=MOST_CARDS)
+        count = whole_number(value, key=keys.NVIDIA_GPU, unit="cards", most=MOST_CARDS, stored=options.stored)
         if isinstance(count, Refusal):
             return count
         return Claim(

@@ -83,3 +83,17 @@ def test_nobody_asks_for_less_than_nothing() -> None:
         cpu_milli({"cpu": "-1"})
     with pytest.raises(ValueError, match="memory='-1Gi' is negative"):
         host_memory_mib({"memory": "-1Gi"})
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("50k", 50_000), ("4096", 4096), ("2M", 2_000_000), ("1G", 10**9)]
+)
+def test_what_the_api_server_stores_is_read_back(text: str, amount: int) -> None:
+    """It writes 50000 as 50k, so behind it a suffix is not the user's mistake."""
+    assert whole_number(text, key="k", unit="MiB", stored=True) == amount
+    assert text.isdigit() or isinstance(whole_number(text, key="k", unit="MiB"), Refusal)
+
+
+@pytest.mark.parametrize("text", ["0k", "16Gi", "3000m", "-5k", "1e3", "99999999999999999999k", "1.5k"])
+def test_other_suffixes_stay_refused_behind_the_api_server(text: str) -> None:
+    assert isinstance(whole_number(text, key="k", unit="MiB", stored=True), Refusal)

@@ -261,7 +261,7 @@ def _host_requests(pod: Json) -> tuple[int, int]:
 
 
 def _units(value: object) -> int:
-    amount = whole_number(value, key="", unit="units") if value is not None else 0
+    amount = whole_number(value, key="", unit="units", stored=True) if value is not None else 0
     return amount if isinstance(amount, int) else 0
 
 
