@@ -8,9 +8,9 @@ import pytest
 from tests.api.deployment import install
 from tests.api.pods import Pods
 from tests.lab.controlplane import ControlPlane
-from tests.lab.fixtures import api_server, control_plane
+from tests.lab.fixtures import control_plane
 
-__all__ = ["api_server", "control_plane"]
+__all__ = ["control_plane"]
 
 _numbers = itertools.count(1)
 
