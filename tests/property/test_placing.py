@@ -120,7 +120,7 @@ def takes(claim: Claim, one: Card) -> int:
 
 def ways(node: NodeState, ask: PodAsk) -> Iterator[dict[str, tuple[CardState, ...]]]:
     """Every way to put all claims on cards of `node`, by trying all: the specification in other words."""
-    sets = [list(combinations(node.by_index(), claim.cards)) for claim in ask.claims]
+    sets = [list(combinations(node.by_index, claim.cards)) for claim in ask.claims]
     for choice in product(*sets):
         found = {claim.container: cards for claim, cards in zip(ask.claims, choice, strict=True)}
         if all(_may(claim, cards, ask) for claim, cards in zip(ask.claims, choice, strict=True)) and (
@@ -145,7 +145,7 @@ def _may(claim: Claim, cards: tuple[CardState, ...], ask: PodAsk) -> bool:
 
 
 def _together(node: NodeState, ask: PodAsk, found: dict[str, tuple[CardState, ...]]) -> bool:
-    for one in node.by_index():
+    for one in node.by_index:
         mine = [claim for claim in ask.claims if one in found[claim.container]]
         if not mine:
             continue
@@ -257,7 +257,7 @@ class Indices(RuleBasedStateMachine):
         for node in self.nodes.fleet.nodes.values():
             if node_objection(node, ask, now=0.0, fresh_s=15.0):
                 continue
-            found = assign(node.by_index(), shape.asked, shares_per_card=node.shares_per_card)
+            found = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
             if isinstance(found, Assigned):
                 fitting.append((score(node, found, shape.node_policy), node.name))
         return min(fitting)[1] if fitting else None

@@ -154,11 +154,12 @@ class _Search:
         if len(fitting) < load.cards:
             self._object(reasons | {card.card.id: Reason.TOO_FEW_CARDS for card in fitting})
             return
-        sign = -1 if asked.card_policy is Policy.SPREAD else 1
-        fitting.sort(key=lambda one: (sign * one.free_mib, sign * one.free_core, one.card.index, one.card.id))
+        order = _emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first
         if load.cards == 1:
-            yield from ([card] for card in fitting)
+            yield [min(fitting, key=order)]  # mostly the only one that is asked for
+            yield from ([card] for card in sorted(fitting, key=order)[1:])
             return
+        fitting.sort(key=order)
         required = asked.wishes.link is LinkWish.REQUIRED
         some = False
         for chosen in (linked_sets if required else sets_by_links)(fitting, load.cards):
@@ -174,6 +175,14 @@ class _Search:
 
     def _object(self, reasons: Mapping[CardId, Reason]) -> None:
         self.objections = self.objections or reasons
+
+
+def _fullest_first(state: CardState) -> tuple[int, int, int, str]:
+    return (state.free_mib, state.free_core, state.card.index, state.card.id)
+
+
+def _emptiest_first(state: CardState) -> tuple[int, int, int, str]:
+    return (-state.free_mib, -state.free_core, state.card.index, state.card.id)
 
 
 def _booked(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:

@@ -6,14 +6,14 @@ cost a scan of the fleet. Whether the pod may run on a node is tested when the n
 """
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, NodeName
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.assigning import Asked, Assigned, assign
+from sublet_scheduler.core.assigning import Asked, Assigned, Objections, assign
 from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
 from sublet_scheduler.core.need import loads_of
 
@@ -100,8 +100,15 @@ Counts = Mapping[Reason, int]
 
 def counted_objections(node: NodeState, asked: Asked) -> Counts:
     """How many of the node's cards say what against `asked`; nothing where they can take it."""
-    outcome = assign(node.by_index(), asked, shares_per_card=node.shares_per_card)
-    return {} if isinstance(outcome, Assigned) else Counter(outcome.reasons.values())
+    outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
+    return {} if isinstance(outcome, Assigned) else _counted(outcome)
+
+
+def _counted(objections: Objections) -> Counts:
+    counts: dict[Reason, int] = {}
+    for reason in objections.reasons.values():
+        counts[reason] = counts.get(reason, 0) + 1
+    return counts
 
 
 Entry = tuple[tuple[int, int], NodeName, int]
@@ -169,11 +176,11 @@ class Candidates:
         node = self._fleet.nodes.get(name)
         if node is None or not node.cards:
             return
-        outcome = assign(node.by_index(), shape.asked, shares_per_card=node.shares_per_card)
+        outcome = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
         if isinstance(outcome, Assigned):
             heapq.heappush(index.heap, (score(node, outcome, shape.node_policy), name, node.version))
         else:
-            index.against[name] = Counter(outcome.reasons.values())
+            index.against[name] = _counted(outcome)
 
     def _is_current(self, entry: Entry) -> bool:
         node = self._fleet.nodes.get(entry[1])

@@ -4,7 +4,7 @@ Only the engine changes it. A *booking* is what one pod holds or will hold on a 
 its key is the pod's UID, or the decision id while the pod has not been seen.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sublet.model.card import Card, Inventory
@@ -88,6 +88,8 @@ class NodeState:
     """Cards that take no new shares, as this scheduler wants the ledger to say."""
     cards: dict[CardId, CardState] = field(default_factory=dict)
     """By ascending index."""
+    by_index: Sequence[CardState] = ()
+    """The same as a sequence."""
     bookings: dict[str, Booking] = field(default_factory=dict)
     hosts: dict[str, HostUse] = field(default_factory=dict)
     cpu_milli: int = 0
@@ -103,9 +105,6 @@ class NodeState:
     def counted_cards(self) -> list[Card]:
         """The cards in scheduling or holding a grant: what totals are made of."""
         return [state.card for state in self.cards.values() if state.open or not state.unused]
-
-    def by_index(self) -> list[CardState]:
-        return list(self.cards.values())
 
 
 class Fleet:
@@ -196,6 +195,7 @@ class Fleet:
             card.id: CardState(card=card, open=card.id not in state.closed and card.health.accepts_shares)
             for card in sorted(cards, key=lambda card: (card.index, card.id))
         }
+        state.by_index = tuple(state.cards.values())
         for booking in state.bookings.values():
             _count(state, booking, 1)
         self._touch(state)

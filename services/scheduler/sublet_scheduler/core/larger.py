@@ -23,7 +23,7 @@ class _Size:
 
     @classmethod
     def of(cls, node: NodeState) -> "_Size":
-        cards = tuple((state.card.vendor, state.card.memory_mib) for state in node.by_index())
+        cards = tuple((state.card.vendor, state.card.memory_mib) for state in node.by_index)
         return cls(cards, node.shares_per_card)
 
     def takes(self, asked: Asked) -> bool:
@@ -64,9 +64,12 @@ def _host_sentence(ask: PodAsk, nodes: Sequence[NodeState]) -> str:
 
 def _cards_sentence(asked: Asked, nodes: Iterable[NodeState]) -> str:
     anywhere = replace(asked, wishes=Wishes(), only_card=None)
-    sizes = {_Size.of(node) for node in nodes}
-    if any(size.takes(anywhere) for size in sizes):
-        return ""
+    sizes: set[_Size] = set()
+    for node in nodes:
+        size = _Size.of(node)
+        if size not in sizes and size.takes(anywhere):
+            return ""
+        sizes.add(size)
     for load in asked.loads:
         memories = [found for size in sizes if (found := size.memories_for(load))]
         if not memories:

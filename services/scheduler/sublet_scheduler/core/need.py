@@ -42,9 +42,10 @@ class Need:
         """Whole MiB taken of `card`, rounded down; None for the whole of a card of unknown memory."""
         if self.exclusive:
             return card.memory_mib
-        if not self.memory_percent:
+        part = self.memory_percent
+        if not part:
             return self.memory_mib
-        return max(self.memory_mib, int((card.memory_mib or 0) * self.memory_percent // 100))
+        return max(self.memory_mib, (card.memory_mib or 0) * part.numerator // (100 * part.denominator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,10 @@ class Load:
     exclusive: bool
     core_percent: int
     vendors: frozenset[str]
+    memory_mib: int
+    """The amount of each card that is asked in MiB."""
+    by_card: bool
+    """What it takes is not the same of every card."""
 
     @classmethod
     def of(cls, *needs: Need) -> "Load":
@@ -65,17 +70,14 @@ class Load:
             exclusive=any(need.exclusive for need in needs),
             core_percent=sum(need.core_percent for need in needs),
             vendors=frozenset().union(*(need.vendors for need in needs)),
+            memory_mib=sum(need.memory_mib for need in needs),
+            by_card=any(need.exclusive or need.memory_percent for need in needs),
         )
-
-    @property
-    def memory_mib(self) -> int:
-        """The amount of each card that is asked in MiB."""
-        return sum(need.memory_mib for need in self.needs)
 
     def of_card(self, card: Card) -> int:
         """Whole MiB taken of `card`; 0 where its memory is unknown."""
-        if len(self.needs) == 1:
-            return self.needs[0].of_card(card) or 0
+        if not self.by_card:
+            return self.memory_mib
         return sum(need.of_card(card) or 0 for need in self.needs)
 
 

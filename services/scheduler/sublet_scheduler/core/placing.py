@@ -34,7 +34,7 @@ class Placer:
         for node in self._in_order(ask, shape, seat):
             if avoid(node.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
-            assigned = assign(node.by_index(), shape.asked, shares_per_card=node.shares_per_card)
+            assigned = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
             if isinstance(assigned, Assigned) and not totals_lag(node, ask):
                 return Placement(node=node.name, containers=grants_of(assigned, shape.asked))
         return self._no_room(ask, shape, now=now, avoid=avoid)
@@ -59,7 +59,9 @@ class Placer:
                 reasons[against] += 1
                 continue
             counts = counted_objections(node, shape.asked) if one_place else by_node.get(node.name, {})
-            reasons.update(counts or {Reason.NODE_NOT_PREPARED: 1})  # its cards would do, its totals lag
+            # where its cards would do, its totals lag
+            for reason, count in counts.items() if counts else [(Reason.NODE_NOT_PREPARED, 1)]:
+                reasons[reason] += count
         larger = larger_than_any(ask, shape.asked, self.fleet.nodes.values())
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1

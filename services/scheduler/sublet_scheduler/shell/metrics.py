@@ -140,7 +140,7 @@ class StateCollector(Collector):
         shares = GaugeMetricFamily("sublet_card_shares", "Shares on a card.", labels=CARD)
         open_ = GaugeMetricFamily("sublet_card_open", "Whether a card takes new shares.", labels=CARD)
         for node in self._state.fleet.nodes.values():
-            for one in node.by_index():
+            for one in node.by_index:
                 labels = [node.name, str(one.card.index), one.card.id, one.card.model]
                 if one.card.memory_mib is not None:
                     memory.add_metric(labels, one.card.memory_mib)

@@ -1,0 +1,1 @@
+"""Where the figures of docs/benchmarks.md come from; nothing there is typed by hand."""

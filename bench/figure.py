@@ -1,0 +1,41 @@
+"""One measured number and how it is written down."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    what: str
+    value: float
+    unit: str
+    aim: str = ""
+
+    def row(self) -> str:
+        return f"| {self.what} | {_short(self.value)} {self.unit} | {self.aim} |"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A measurement that this machine cannot make, and why."""
+
+    why: str
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """The smallest sample that at least `percent` of all do not exceed."""
+    ordered = sorted(samples)
+    at = max(0, -(-len(ordered) * percent // 100) - 1)
+    return ordered[int(at)]
+
+
+def spread(what: str, samples: Sequence[float], unit: str, *, aim: str = "") -> list[Figure]:
+    """Median and 99th percentile."""
+    return [
+        Figure(what=f"{what}, p50", value=percentile(samples, 50), unit=unit),
+        Figure(what=f"{what}, p99", value=percentile(samples, 99), unit=unit, aim=aim),
+    ]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
