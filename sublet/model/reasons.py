@@ -59,6 +59,18 @@ class RefusalCode(StrEnum):
     UNREADABLE = "Unreadable"
 
 
+class ReportCode(StrEnum):
+    """What the scheduler tells a person about a pod or node: the reason of its Kubernetes Events."""
+
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    FORGED_DECISION = "ForgedDecision"
+    NODE_RELEASED = "NodeReleased"
+    PATCH_REFUSED = "PatchRefused"
+    STUCK_PIN = "StuckPin"
+    STUCK_PIN_FREED = "StuckPinFreed"
+    UNCLAIMED_USE = "UnclaimedUse"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     text: str
@@ -109,6 +121,17 @@ REFUSALS: dict[RefusalCode, Explanation] = {
     RefusalCode.RESERVED_RESOURCE: Explanation("the pod asks for slots itself", "leave sublet.dev/slot away; the webhook adds it"),
     RefusalCode.NODE_CANNOT_TAKE_IT: Explanation("spec.nodeName names a node which cannot take the pod now, and such a pod cannot wait", "leave nodeName away, or use a node selector"),
     RefusalCode.UNREADABLE: Explanation("the pod cannot be read as a pod", "correct what the message names"),
+}  # fmt: skip
+
+
+REPORTS: dict[ReportCode, Explanation] = {
+    ReportCode.BOUND_ELSEWHERE: Explanation("a pod runs on another node than the one that has its cards", "delete the pod; somebody bound it past its pin"),
+    ReportCode.FORGED_DECISION: Explanation("a pod runs with a decision that the scheduler did not sign; the cards it names take no new shares", "delete the pod, and look at who may write pods"),
+    ReportCode.NODE_RELEASED: Explanation("an operator said that a node is off; what was ending there is free", "nothing"),
+    ReportCode.PATCH_REFUSED: Explanation("the API server refuses the patch that would release or mark a pod", "read its message: a policy or a webhook stands against it"),
+    ReportCode.STUCK_PIN: Explanation("a released pod cannot start where its cards are, and nothing would replace it", "make room on the node, or delete the pod"),
+    ReportCode.STUCK_PIN_FREED: Explanation("a released pod that could not start was deleted, so that its owner makes another", "nothing; its owner keeps off that node for a while"),
+    ReportCode.UNCLAIMED_USE: Explanation("a pod uses a resource of ours without a claim; it counts against its node and holds no card", "recreate the pod where the webhook sees it"),
 }  # fmt: skip
 
 

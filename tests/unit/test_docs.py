@@ -14,7 +14,7 @@ from sublet.cli.main import build_parser, main
 from sublet.cli.manifest import read_pods
 from sublet.contract.dialects.interface import Options
 from sublet.model.claim import PodAsk
-from sublet.model.reasons import EXPLANATIONS, REFUSALS, Reason, RefusalCode
+from sublet.model.reasons import EXPLANATIONS, REFUSALS, REPORTS, Reason, RefusalCode, ReportCode
 from tools.reference.__main__ import FOLDER, PAGES, stale
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,16 @@ def test_every_reference_page_is_linked_from_the_index(name: str) -> None:
 def test_every_reason_has_an_explanation_and_a_way_out() -> None:
     assert set(EXPLANATIONS) == set(Reason)
     assert set(REFUSALS) == set(RefusalCode)
-    assert all(one.text and one.way_out for one in (*EXPLANATIONS.values(), *REFUSALS.values()))
+    assert set(REPORTS) == set(ReportCode)
+    explained = (*EXPLANATIONS.values(), *REFUSALS.values(), *REPORTS.values())
+    assert all(one.text and one.way_out for one in explained)
+
+
+@pytest.mark.parametrize("one", [*Reason, *RefusalCode, *ReportCode])
+def test_every_reason_is_raised_in_some_test(one: Reason | RefusalCode | ReportCode) -> None:
+    words = (f"{type(one).__name__}.{one.name}", f'"{one}"', f"={one}", f'{one}"')
+    tests = (path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_docs.py")
+    assert any(word in path.read_text() for path in tests for word in words), one
 
 
 @every_document

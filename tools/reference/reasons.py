@@ -1,6 +1,6 @@
 """Why a pod waits or is refused."""
 
-from sublet.model.reasons import EXPLANATIONS, REFUSALS, Reason, RefusalCode
+from sublet.model.reasons import EXPLANATIONS, REFUSALS, REPORTS, Reason, RefusalCode, ReportCode
 from tools.reference.page import code, page, table
 
 
@@ -21,5 +21,11 @@ def render() -> str:
         table(
             ("code", "means", "way out"),
             ((code(one), REFUSALS[one].text, REFUSALS[one].way_out) for one in RefusalCode),
+        ),
+        "## Reports",
+        "Reasons of the Kubernetes Events that the scheduler writes; each is an audit event on the bus as well.",
+        table(
+            ("code", "means", "way out"),
+            ((code(one), REPORTS[one].text, REPORTS[one].way_out) for one in ReportCode),
         ),
     )

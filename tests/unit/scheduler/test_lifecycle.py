@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import Stage
 
-from sublet.model.ids import NodeName, PodUid
+from sublet.model.ids import NodeName, PodRef, PodUid
 from sublet.model.placement import GrantState, NoRoom, Placement
-from sublet.model.reasons import Reason, Refusal, RefusalCode
+from sublet.model.reasons import Reason, Refusal, RefusalCode, ReportCode
 from tests.builders import card, cards, container, pod, verdict
 from tests.unit.scheduler.world import World
 
@@ -183,7 +184,9 @@ def test_a_successor_of_the_same_name_waits_until_its_predecessor_is_gone_from_t
     world.delete(old)
     new = world.create(gib(2, "web-0"))
     assert world.granted(new) == []
-    assert world.engine.state.records[new].no_room is not None
+    why = world.engine.state.records[new].no_room
+    assert why is not None
+    assert why.reasons == {Reason.PREDECESSOR_ENDING: 1}
     world.occupancy("n1")
     assert world.granted(new) == ["A"]
 
@@ -430,3 +433,57 @@ def test_a_pod_that_was_stored_with_other_claims_than_promised_is_decided_anew()
     assert isinstance(outcome, Placement)
     uid = world.appears(gib(9), id_, outcome)  # a later webhook made it larger
     assert world.released[uid].containers["main"][0].memory_mib == 9 * 1024
+
+
+def test_a_pod_that_uses_a_total_without_a_claim_counts_against_its_node_and_is_reported() -> None:
+    world = one_card()
+    world.send(
+        ev.PodSeen(
+            PodFacts(
+                uid=PodUid("stray"),
+                ref=PodRef("default", "stray"),
+                node=NodeName("n1"),
+                phase="Running",
+                resources={"nvidia.com/gpu": 1},
+            )
+        )
+    )
+    assert ReportCode.UNCLAIMED_USE in world.reports()
+    _, outcome = world.ask(pod("late", container(nvidia=1)))
+    assert isinstance(outcome, NoRoom)
+    assert outcome.reasons == {Reason.NODE_NOT_PREPARED: 1}
+
+
+def test_a_patch_that_the_api_server_refuses_is_reported_and_tried_again() -> None:
+    world = one_card()
+    world.hold_patches = True
+    uid = world.create(gib(4))
+    world.held.clear()
+    world.send(ev.PatchRefused(uid, "a policy says no", world.pods[uid]))
+    assert ReportCode.PATCH_REFUSED in world.reports()
+    assert world.granted(uid) == ["A"]
+    world.hold_patches = False
+    world.wait(11)
+    assert world.stage(uid) is Stage.RELEASED
+
+
+def test_a_pod_that_was_bound_past_its_pin_is_reported() -> None:
+    world = World()
+    world.node("n1", card("A"))
+    world.node("n2")
+    world.hold_patches = True
+    uid = world.create(gib(4))
+    [release] = [one for one in world.held if isinstance(one, ef.ReleasePod)]
+    world.held.clear()
+    world.patch(release)
+    world.change(uid, node=NodeName("n2"))
+    assert ReportCode.BOUND_ELSEWHERE in world.reports()
+
+
+def test_a_node_whose_only_card_is_ill_is_not_called_unprepared() -> None:
+    world = one_card()
+    world.judge(verdict("n1", "A", bad=True))
+    assert world.shown("n1").allocatable["sublet.dev/gpu-memory"] == 0
+    _, outcome = world.ask(gib(1))
+    assert isinstance(outcome, NoRoom)
+    assert outcome.reasons == {Reason.UNHEALTHY: 1}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import NodeLedger, NoRoom, Placement
-from sublet.model.reasons import Reason, Refusal
+from sublet.model.reasons import Reason, Refusal, ReportCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,9 @@ class AnnounceCard:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something a person should know of: a Kubernetes Event on the pod, an audit event on the bus.
-    `code` is its stable reason, such as StuckPin or ForgedDecision."""
+    """Something a person should know of: a Kubernetes Event on the pod, an audit event on the bus."""
 
-    code: str
+    code: ReportCode
     message: str
     ref: PodRef | None = None
     uid: PodUid | None = None

@@ -12,6 +12,7 @@ from sublet.model.card import Inventory
 from sublet.model.health import Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NodeLedger
+from sublet.model.reasons import ReportCode
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.effects import (
     AckRelease,
@@ -195,7 +196,7 @@ class Engine:
             state.release_word = by
             freed = self.endings.release_node(node, now)
             text = f"{by} says that {node} is off: {freed} ending pods freed"
-            self.state.effects.append(Report("NodeReleased", text, node=node))
+            self.state.effects.append(Report(ReportCode.NODE_RELEASED, text, node=node))
         self.state.effects.append(AckRelease(node))
 
     # -- cards

@@ -8,6 +8,7 @@ finished patches say; the ways in (`releases`) and out (`endings`) have modules 
 
 from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import NoRoom, Placement
+from sublet.model.reasons import ReportCode
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.fleet import HostUse
@@ -33,8 +34,15 @@ class Lifecycle:
         if record is None:
             self._first_sight(pod, now)
             return
-        record.facts = pod
+        self._look(record, pod)
         self._judge(record, pod, now)
+
+    def _look(self, record: PodRecord, pod: PodFacts) -> None:
+        bound_now = pod.node is not None and (record.facts is None or record.facts.node is None)
+        record.facts = pod
+        if bound_now and record.stage in (Stage.RELEASING, Stage.RELEASED) and pod.node != record.node:
+            text = f"runs on {pod.node}, its cards are on {record.node}"
+            report(self._state, ReportCode.BOUND_ELSEWHERE, text, ref=record.ref, uid=record.uid)
 
     def _unclaimed(self, pod: PodFacts) -> None:
         if pod.node is None:
@@ -47,7 +55,7 @@ class Lifecycle:
         if pod.resources and not known and not pod.ended:
             names = ", ".join(sorted(pod.resources))
             text = f"uses {names} without a claim: it counts against its node, but holds no card"
-            report(self._state, "UnclaimedUse", text, ref=pod.ref, uid=pod.uid)
+            report(self._state, ReportCode.UNCLAIMED_USE, text, ref=pod.ref, uid=pod.uid)
 
     def _first_sight(self, pod: PodFacts, now: float) -> None:
         decision = pod.decision
@@ -100,7 +108,7 @@ class Lifecycle:
             "runs without our gate and with a decision that we did not sign; the cards it names are "
             "closed for new shares until it is gone"
         )
-        report(self._state, "ForgedDecision", text, ref=pod.ref, uid=pod.uid)
+        report(self._state, ReportCode.FORGED_DECISION, text, ref=pod.ref, uid=pod.uid)
         if pod.node is None:
             return
         for card in pod.cards:
@@ -181,7 +189,7 @@ class Lifecycle:
             # how it ended was not seen: a release whose outcome is unclear may have let it run
             self.gone(uid, None, now)
             return
-        record.facts = pod
+        self._look(record, pod)
         if record.stage is Stage.FENCING and done and pod.gated:
             announce(self._state, "revoked", record)
             self._state.drop(record, now)
@@ -195,7 +203,7 @@ class Lifecycle:
         if record is None:
             return
         text = f"the API server refuses our patch: {message}"
-        report(self._state, "PatchRefused", text, ref=record.ref, uid=uid)
+        report(self._state, ReportCode.PATCH_REFUSED, text, ref=record.ref, uid=uid)
         self._releases.patch_again(uid, now)
         record.again_s = now + 10 * self._state.rules.patch_again_s
         if pod is not None:

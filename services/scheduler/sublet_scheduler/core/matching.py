@@ -53,6 +53,8 @@ def unprepared(node: NodeState, *, now: float, fresh_s: float) -> Reason | None:
 
 
 def _missing_total(node: NodeState, ask: PodAsk) -> Reason | None:
+    if not any(card.open for card in node.cards.values()):
+        return None  # then the totals are gone with the cards, which say why
     shown = node.facts.allocatable if node.facts else {}
     return None if all(shown.get(name) for name in ask.resources) else Reason.NODE_NOT_PREPARED
 

@@ -13,7 +13,7 @@ from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import PodRecord, Stage, placement_of
 from sublet_scheduler.core.state import State
-from sublet_scheduler.core.telling import announce, report
+from sublet_scheduler.core.telling import announce
 
 _MOVED = "its card was closed before it started; a new place is sought"
 
@@ -122,10 +122,6 @@ class Releases:
             record.again_s = now + self._state.rules.patch_again_s
 
     def released(self, record: PodRecord, now: float) -> None:
-        pod = record.facts
-        if pod and pod.node and record.node and pod.node != record.node:
-            text = f"runs on {pod.node}, its cards are on {record.node}"
-            report(self._state, "BoundElsewhere", text, ref=record.ref, uid=record.uid)
         self._state.enter(record, Stage.RELEASED, now)
         self._state.watch(record, None)
         announce(self._state, "released", record)

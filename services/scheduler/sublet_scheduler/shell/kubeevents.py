@@ -10,12 +10,13 @@ import structlog
 from sublet.kube.errors import AlreadyExists, KubeError
 from sublet.kube.kind import EVENTS
 from sublet.kube.port import Json, Kube, MergePatch
+from sublet.model.reasons import ReportCode
 from sublet_scheduler.core.effects import Report
 
 log = structlog.get_logger()
 
 COMPONENT = "sublet-scheduler"
-NORMAL = frozenset({"NodeReleased", "StuckPinFreed"})
+NORMAL = frozenset({ReportCode.NODE_RELEASED, ReportCode.STUCK_PIN_FREED})
 """Codes that tell of something done; all others warn."""
 REMEMBERED = 1_000
 """Events whose count is known; an older one begins again at 1."""

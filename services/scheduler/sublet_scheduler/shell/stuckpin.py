@@ -13,6 +13,7 @@ import structlog
 from sublet.kube.errors import KubeError, NotFound
 from sublet.kube.kind import JOBS, PODS
 from sublet.kube.port import Json, Kube, StrategicPatch
+from sublet.model.reasons import ReportCode
 from sublet_scheduler.core.effects import FreeStuckPin, Report
 
 log = structlog.get_logger()
@@ -42,7 +43,7 @@ class StuckPins:
             return None
         if not effect.owner_kind:
             return _report(
-                effect, "StuckPin", "nothing would replace it: delete it, or make room on the node"
+                effect, ReportCode.STUCK_PIN, "nothing would replace it: delete it, or make room on the node"
             )
         if effect.owner_kind == "Job":
             if not await self._job_forgives(pod, namespace):
@@ -50,12 +51,14 @@ class StuckPins:
                     f"its Job would count a failure: delete the pod, or give the Job a podFailurePolicy with "
                     f"action Ignore on {CONDITION}"
                 )
-                return _report(effect, "StuckPin", why)
+                return _report(effect, ReportCode.STUCK_PIN, why)
             pod = await self._mark(effect, now_ms)
         version = pod["metadata"]["resourceVersion"]
         await self.kube.delete(PODS, name, namespace=namespace, uid=effect.uid, resource_version=version)
         log.info("stuck_pin.freed", pod=str(effect.ref), owner_kind=effect.owner_kind)
-        return _report(effect, "StuckPinFreed", f"deleted, so that its {effect.owner_kind} makes another one")
+        return _report(
+            effect, ReportCode.STUCK_PIN_FREED, f"deleted, so that its {effect.owner_kind} makes another one"
+        )
 
     async def _job_forgives(self, pod: Json, namespace: str) -> bool:
         owner = next(one for one in pod["metadata"]["ownerReferences"] if one.get("controller"))
@@ -85,5 +88,5 @@ class StuckPins:
         )
 
 
-def _report(effect: FreeStuckPin, code: str, what: str) -> Report:
+def _report(effect: FreeStuckPin, code: ReportCode, what: str) -> Report:
     return Report(code, f"{effect.message}; {what}", ref=effect.ref, uid=effect.uid)
