@@ -12,7 +12,7 @@ from sublet.model.claim import Claim, LinkWish, Policy, Wishes
 from sublet.model.ids import CardId
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.fleet import CardState
+from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.linking import linked_sets, sets_by_links
 from sublet_scheduler.core.need import Load, Need
 
@@ -45,6 +45,14 @@ class Objections:
     """For every card of the node the first thing against it."""
 
     reasons: Mapping[CardId, Reason]
+
+
+def too_large(node: NodeState, asked: Asked) -> bool:
+    """Whether a glance at the node is enough to say that `asked` does not fit; reasons are for `assign`."""
+    return any(
+        load.cards > node.unused if load.exclusive else load.memory_mib > node.most_free_mib
+        for load in asked.loads
+    )
 
 
 def assign(cards: Sequence[CardState], asked: Asked, *, shares_per_card: int) -> Assigned | Objections:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, NodeName
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.assigning import Asked, Assigned, Objections, assign
+from sublet_scheduler.core.assigning import Asked, Assigned, assign, too_large
 from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
 from sublet_scheduler.core.need import loads_of
 
@@ -81,11 +81,12 @@ def _claims_key(ask: PodAsk) -> Hashable:
 def score(node: NodeState, assigned: Assigned, policy: Policy) -> tuple[int, int]:
     """Smaller is better. Packing: least memory left on the chosen cards, then least free on the node;
     spreading: the node of which the smallest part is promised."""
-    free = sum(card.free_mib for card in node.cards.values())
     if policy is Policy.SPREAD:
-        return (sum(_used_ppm(card) for card in node.cards.values()) // max(1, len(node.cards)), -free)
-    unused = sum(card.unused for card in node.cards.values())
-    return (assigned.left_mib, free + unused)
+        return (
+            sum(_used_ppm(card) for card in node.cards.values()) // max(1, len(node.cards)),
+            -node.free_mib,
+        )
+    return (assigned.left_mib, node.free_mib + node.unused)
 
 
 def _used_ppm(card: CardState) -> int:
@@ -101,13 +102,10 @@ Counts = Mapping[Reason, int]
 def counted_objections(node: NodeState, asked: Asked) -> Counts:
     """How many of the node's cards say what against `asked`; nothing where they can take it."""
     outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
-    return {} if isinstance(outcome, Assigned) else _counted(outcome)
-
-
-def _counted(objections: Objections) -> Counts:
     counts: dict[Reason, int] = {}
-    for reason in objections.reasons.values():
-        counts[reason] = counts.get(reason, 0) + 1
+    if not isinstance(outcome, Assigned):
+        for reason in outcome.reasons.values():
+            counts[reason] = counts.get(reason, 0) + 1
     return counts
 
 
@@ -119,8 +117,8 @@ Entry = tuple[tuple[int, int], NodeName, int]
 class _Index:
     stale: set[NodeName]
     heap: list[Entry] = field(default_factory=list)
-    against: dict[NodeName, Counts] = field(default_factory=dict)
-    """Of the nodes that cannot take the shape: how many of their cards say what."""
+    against: dict[NodeName, tuple[int, Counts]] = field(default_factory=dict)
+    """Node -> a version of it, and how many of its cards said what then."""
 
 
 class Candidates:
@@ -149,9 +147,14 @@ class Candidates:
             for entry in passed:
                 heapq.heappush(index.heap, entry)
 
-    def against(self, shape: Shape) -> Mapping[NodeName, Counts]:
-        """Every node that has cards which cannot take the shape, with the number of cards by reason."""
-        return self._index(shape).against
+    def against(self, shape: Shape, node: NodeState) -> Counts:
+        """How many of the node's cards say what against the shape; nothing where they can take it."""
+        known = self._index(shape).against
+        version, counts = known.get(node.name, (-1, {}))
+        if version != node.version:
+            counts = counted_objections(node, shape.asked)
+            known[node.name] = (node.version, counts)
+        return counts
 
     def _index(self, shape: Shape) -> _Index:
         index = self._indices.get(shape.key)
@@ -172,15 +175,13 @@ class Candidates:
         return index
 
     def _score(self, index: _Index, shape: Shape, name: NodeName) -> None:
-        index.against.pop(name, None)
         node = self._fleet.nodes.get(name)
-        if node is None or not node.cards:
-            return
-        outcome = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
-        if isinstance(outcome, Assigned):
-            heapq.heappush(index.heap, (score(node, outcome, shape.node_policy), name, node.version))
-        else:
-            index.against[name] = _counted(outcome)
+        if node is None:
+            index.against.pop(name, None)
+        elif node.cards and not too_large(node, shape.asked):
+            outcome = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
+            if isinstance(outcome, Assigned):
+                heapq.heappush(index.heap, (score(node, outcome, shape.node_policy), name, node.version))
 
     def _is_current(self, entry: Entry) -> bool:
         node = self._fleet.nodes.get(entry[1])

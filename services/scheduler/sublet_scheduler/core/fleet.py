@@ -90,6 +90,12 @@ class NodeState:
     """By ascending index."""
     by_index: Sequence[CardState] = ()
     """The same as a sequence."""
+    free_mib: int = 0
+    """Of all its cards together."""
+    most_free_mib: int = 0
+    """Of the card that has most."""
+    unused: int = 0
+    """Cards that hold nothing at all."""
     bookings: dict[str, Booking] = field(default_factory=dict)
     hosts: dict[str, HostUse] = field(default_factory=dict)
     cpu_milli: int = 0
@@ -201,6 +207,9 @@ class Fleet:
         self._touch(state)
 
     def _touch(self, state: NodeState) -> None:
+        free_mib = [card.free_mib for card in state.by_index]
+        state.free_mib, state.most_free_mib = sum(free_mib), max(free_mib, default=0)
+        state.unused = sum(card.unused for card in state.by_index)
         state.version += 1
         for listener in self.changed:
             listener.add(state.name)

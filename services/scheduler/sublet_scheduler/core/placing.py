@@ -50,7 +50,6 @@ class Placer:
     def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid) -> NoRoom:
         reasons: Counter[Reason] = Counter()
         one_place = shape.asked.only_card is not None or only_node(ask) is not None
-        by_node = {} if one_place else self.candidates.against(shape)
         for node in self.fleet.nodes.values():
             if node.facts is None:
                 continue
@@ -58,7 +57,9 @@ class Placer:
             if against:
                 reasons[against] += 1
                 continue
-            counts = counted_objections(node, shape.asked) if one_place else by_node.get(node.name, {})
+            counts = (
+                counted_objections(node, shape.asked) if one_place else self.candidates.against(shape, node)
+            )
             # where its cards would do, its totals lag
             for reason, count in counts.items() if counts else [(Reason.NODE_NOT_PREPARED, 1)]:
                 reasons[reason] += count
