@@ -9,7 +9,7 @@ from sublet_agent.core.record import Record, record_in, record_out
 from sublet_agent.settings import Settings
 from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
 from sublet_agent.shell.pulse import Pulse
-from sublet_agent.shell.signals import SignalBox, once_id
+from sublet_agent.shell.signals import Announcer, SignalBox, once_id
 from sublet_agent.shell.state import State
 
 from sublet.bus.layout import LAYOUT
@@ -18,7 +18,7 @@ from sublet.cards.port import Observation
 from sublet.contract import subjects
 from sublet.model.errors import BadRequest
 from sublet.model.health import SignalKind
-from sublet.model.ids import DecisionId, PodUid
+from sublet.model.ids import CardId, DecisionId, PodUid
 from sublet.wire.health import signal_in
 from tests.unit.agent.words import NODE, POD, SLOT, UID, A, B
 
@@ -134,6 +134,53 @@ async def test_signals_wait_for_the_bus_in_order() -> None:
     for code in (1, 2, 3):
         signals.put(xid(code))
     assert await sent(bus, signals, 3) == [(1, 1), (2, 1), (3, 1)]
+
+
+def probe(value: str, card: CardId = A) -> Observation:
+    return Observation(card=card, kind=SignalKind.PROBE, value=value)
+
+
+async def told(bus: MemoryBus, signals: SignalBox, count: int) -> list[str]:
+    """Let the box send; what the first `count` messages of the stream say, in order."""
+    messages = bus.subscribe(subjects.SIGNALS_STREAM, [subjects.pattern(subjects.SIGNAL)], since=0)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        sending = group.create_task(signals.run())
+        found = [signal_in((await anext(messages)).body) for _ in range(count)]
+        sending.cancel()
+    await messages.aclose()
+    return [signal.value or signal.kind for signal in found]
+
+
+async def test_a_probe_that_goes_well_again_and_again_is_told_once_and_trouble_each_time() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=20)
+    for value in ("ok", "ok", "error", "error", "hang", "ok", "ok", "lost", "lost", "ok", "ok"):
+        signals.put(probe(value))
+    signals.put(probe("ok", B))
+    signals.put(xid(79))
+    assert await told(bus, signals, 10) == [
+        *("ok", "error", "error", "hang", "ok", "lost", "lost", "ok", "ok"),
+        SignalKind.XID,
+    ]
+
+
+async def test_a_well_card_is_told_again_when_the_bus_may_have_lost_it() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=20)
+    signals.put(probe("ok"))
+    Announcer(signals, boot_id="b1", driver=lambda: "").announce(())
+    signals.put(probe("ok"))
+    signals.put(probe("ok"))
+    signals.put(xid(79))
+    assert await told(bus, signals, 4) == ["ok", SignalKind.BOOT, "ok", SignalKind.XID]
+
+
+async def test_a_well_card_is_told_again_after_a_full_box_dropped_something() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=2)
+    for one in (probe("ok"), xid(1), xid(2), probe("ok")):
+        signals.put(one)
+    assert await told(bus, signals, 2) == [SignalKind.XID, "ok"]
 
 
 def test_settings_are_read_by_name_and_a_typo_is_refused() -> None:

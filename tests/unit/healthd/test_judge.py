@@ -7,7 +7,7 @@ from sublet_healthd.core.engine import Unnamed
 from sublet_healthd.core.judge import Refreshed, Transition
 
 from sublet.model.health import Action, HealthState, Mode
-from tests.unit.healthd.words import NODE, A, B, Clocked, nobody, person, sees, somebody, xid
+from tests.unit.healthd.words import NODE, A, B, Clocked, heartbeat, nobody, person, sees, somebody, xid
 
 
 def idle_card(mode: Mode = Mode.ENFORCE) -> Clocked:
@@ -188,6 +188,21 @@ def test_three_probes_without_an_answer_make_a_card_unknown_and_never_worse() ->
         judge.at(second, sees(second, "probe", value="hang"))
     assert (judge.state(), judge.verdict().schedulable) == (HealthState.UNKNOWN, True)
     judge.at(5, sees(5, "probe", value="ok"))
+    assert judge.state() is HealthState.HEALTHY
+
+
+def test_one_good_probe_and_then_heartbeats_keep_a_card_healthy() -> None:
+    judge = idle_card()
+    judge.at(0, sees(0, "probe", value="ok"))
+    for second in range(5, 600, 5):
+        judge.at(second, heartbeat(second))
+    assert judge.transitions == []
+    for second in (600, 610, 620):
+        judge.at(second, heartbeat(second), sees(second, "probe", value="hang"))
+    assert judge.state() is HealthState.UNKNOWN
+    judge.at(630, sees(630, "probe", value="ok"))
+    for second in range(635, 900, 5):
+        judge.at(second, heartbeat(second))
     assert judge.state() is HealthState.HEALTHY
 
 

@@ -14,7 +14,7 @@ from sublet.contract import subjects
 from sublet.model.card import Card
 from sublet.model.errors import NotFound, Unavailable
 from sublet.model.health import Signal, SignalKind
-from sublet.model.ids import NodeName
+from sublet.model.ids import CardId, NodeName
 from sublet.wire.health import signal_out
 
 log = structlog.get_logger()
@@ -27,7 +27,8 @@ class SignalBox:
     """Holds up to `limit` signals while the bus is away.
 
     A full box counts a signal on to the last one like it (`Signal.count`); one that is like none drops the
-    oldest, counted in `dropped` and logged.
+    oldest, counted in `dropped` and logged. A probe that went well is told once: heartbeats say that
+    somebody still looks, and everything else a probe says is news.
     """
 
     def __init__(
@@ -47,12 +48,16 @@ class SignalBox:
         self._unix_ms = unix_ms
         self._limit = limit
         self._held: deque[Signal] = deque()
+        self._well: set[CardId | None] = set()
+        """Cards whose last probe went well."""
         self._arrived = asyncio.Event()
         self._seq = count(1)
         self.sent = 0
         self.dropped = 0
 
     def put(self, observation: Observation) -> None:
+        if not self._is_news(observation):
+            return
         signal = observation.signal(
             node=self._node,
             boot_id=self._boot_id,
@@ -65,6 +70,21 @@ class SignalBox:
         else:
             self._squeeze(signal)
         self._arrived.set()
+
+    def tell_anew(self) -> None:
+        """Take nothing for told any more: the bus may have lost it."""
+        self._well.clear()
+
+    def _is_news(self, observation: Observation) -> bool:
+        card = observation.card
+        if observation.kind is not SignalKind.PROBE:
+            return True
+        if observation.value != "ok":
+            self._well.discard(card)
+            return True
+        known = card in self._well
+        self._well.add(card)
+        return not known
 
     async def run(self) -> None:
         while True:
@@ -93,6 +113,7 @@ class SignalBox:
                 return
         self._held.popleft()
         self._held.append(signal)
+        self.tell_anew()
         self.dropped += 1
         log.warning("signal.dropped", dropped=self.dropped)
 
@@ -106,6 +127,7 @@ class Announcer:
         self._driver = driver
 
     def announce(self, cards: tuple[Card, ...]) -> None:
+        self._box.tell_anew()
         self._box.put(Observation(card=None, kind=SignalKind.BOOT, source="agent", boot_id=self._boot_id))
         for card in cards:
             self._box.put(
