@@ -58,13 +58,21 @@ def effective(pod_containers: Sequence[ContainerSpec], amount: Callable[[Contain
 def host_requests(pod: Json) -> tuple[int, int]:
     """Effective requests of CPU (thousandths of a core) and host memory (MiB), overhead included.
 
-    Raises ValueError where a quantity cannot be read.
+    What the pod asks for as a whole counts instead of what its containers ask for. Raises ValueError where
+    a quantity cannot be read.
     """
+    spec = pod.get("spec") or {}
     found = list(containers(pod))
-    overhead = (pod.get("spec") or {}).get("overhead") or {}
-    cpu = effective(found, lambda one: quantity.cpu_milli(one.requests)) + quantity.cpu_milli(overhead)
-    memory = effective(found, lambda one: quantity.host_memory_mib(one.requests))
-    return cpu, memory + quantity.host_memory_mib(overhead)
+    whole = spec.get("resources") or {}
+    requests, limits = whole.get("requests") or {}, whole.get("limits") or {}
+    overhead = spec.get("overhead") or {}
+
+    def taken(name: str, read: Callable[[Json], int]) -> int:
+        if name in requests:
+            return read(requests) + read(overhead)
+        return (effective(found, lambda one: read(one.requests)) or read(limits)) + read(overhead)
+
+    return taken("cpu", quantity.cpu_milli), taken("memory", quantity.host_memory_mib)
 
 
 def annotations(pod: Json) -> Mapping[str, str]:

@@ -32,6 +32,9 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
     """
     known = enabled_dialects(options, managed=managed)
     found = list(podspec.containers(pod))
+    unknown = _unknown_resource(found)
+    if unknown:
+        return unknown
     claims: list[Claim] = []
     for container, position in zip(found, _positions(found), strict=True):
         claim = _claim(container, known, options)
@@ -96,6 +99,20 @@ def _reserved(what: str, key: str, value: object) -> Refusal:
         message=f"the {what} {written} is written by the scheduler only",
         hint="Remove it from the pod; a copied pod gets a decision of its own",
     )
+
+
+def _unknown_resource(found: Sequence[ContainerSpec]) -> Refusal | None:
+    """No node ever shows such a resource: the pod would get its cards and never start."""
+    known = {*keys.NATIVE_RESOURCES, keys.SLOT}
+    for container in found:
+        for key in container.limits:
+            if keys.is_ours(key) and key not in known:
+                return Refusal(
+                    code=RefusalCode.UNKNOWN_RESOURCE,
+                    message=f"container {container.name!r} asks for {key}, which does not exist",
+                    hint=f"Known: {', '.join(keys.NATIVE_RESOURCES)}",
+                )
+    return None
 
 
 def _positions(found: Sequence[ContainerSpec]) -> list[int]:

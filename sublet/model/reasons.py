@@ -50,6 +50,7 @@ class RefusalCode(StrEnum):
     CONFLICTING_KEYS = "ConflictingKeys"
     TWO_DIALECTS = "TwoDialects"
     RESERVED_KEY = "ReservedKey"
+    UNKNOWN_RESOURCE = "UnknownResource"
     UNKNOWN_ANNOTATION = "UnknownAnnotation"
     BAD_ANNOTATION = "BadAnnotation"
     NOT_SUPPORTED_YET = "NotSupportedYet"
@@ -114,6 +115,7 @@ REFUSALS: dict[RefusalCode, Explanation] = {
     RefusalCode.CONFLICTING_KEYS: Explanation("two keys of one claim exclude each other", "keep one of them"),
     RefusalCode.TWO_DIALECTS: Explanation("one container asks in the words of two systems", "keep the resources of one system"),
     RefusalCode.RESERVED_KEY: Explanation("the pod carries a key that only the scheduler writes", "leave the key away; copies of a running pod carry it too"),
+    RefusalCode.UNKNOWN_RESOURCE: Explanation("a resource in our domain that does not exist", "correct its spelling; the message lists those that exist"),
     RefusalCode.UNKNOWN_ANNOTATION: Explanation("an annotation in our domain that does not exist", "correct its spelling; the message lists those that exist"),
     RefusalCode.BAD_ANNOTATION: Explanation("the value of an annotation is not understood", "write one of the values that the message lists"),
     RefusalCode.NOT_SUPPORTED_YET: Explanation("what the annotation asks for is known, but not built yet", "remove the annotation"),

@@ -42,16 +42,21 @@ async def later(on: Team, folder: Path, answer: Answering) -> AsyncIterator[Hook
         plane = on.stage.plane
         await plane.call("POST", CONFIGURATIONS, {"metadata": {"name": name}, "webhooks": [entry]})
 
-        async def asked() -> bool:
+        async def in_force() -> bool:
+            hook.asked.clear()
             await on.ask(pod("trial", container()), dry_run=True)
             return bool(hook.asked)
 
+        async def out_of_force() -> bool:
+            return not await in_force()
+
         try:
-            await until(asked)
+            await until(in_force)
             hook.asked.clear()
             yield hook
         finally:
             await plane.call("DELETE", f"{CONFIGURATIONS}/{name}")
+            await until(out_of_force)
 
 
 def adding(new: Json) -> Answering:
@@ -90,7 +95,7 @@ async def test_a_sidecar_added_after_us_changes_nothing_of_the_decision(on: Team
     node = await on.add_node(1)
     async with later(on, tmp_path, adding(container("proxy"))) as hook:
         created = await on.create(pod("p", container(gpu_memory=6144)))
-    first = hook.asked[0]["object"]
+        first = hook.asked[0]["object"]
     assert annotations(created)[keys.DECISION] == annotations(first)[keys.DECISION]
     assert gates(created) == [keys.GATE]
     main, proxy = created["spec"]["containers"]

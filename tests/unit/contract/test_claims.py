@@ -218,6 +218,16 @@ def test_a_container_knows_its_place_in_the_pod() -> None:
     assert {one.container: one.position for one in ask(manifest).claims} == {"main": 1, "side": 3}
 
 
+@pytest.mark.parametrize("beside", [{}, {"gpu": 1}], ids=["alone", "beside a claim"])
+def test_an_unknown_resource_of_ours_is_refused_by_name(beside: dict[str, object]) -> None:
+    refusal = refused(
+        pod("pod", container("main", **{**beside, "sublet.dev/gpu-cores": "30"})), managed=False
+    )
+    assert refusal.code is RefusalCode.UNKNOWN_RESOURCE
+    assert "sublet.dev/gpu-cores" in refusal.message
+    assert keys.GPU_CORE in refusal.hint
+
+
 # -- what the pod takes of its node
 
 
@@ -240,6 +250,27 @@ def test_the_host_is_asked_for_the_larger_of_init_steps_and_all_others() -> None
     manifest = pod("pod", main, init=(side, uses("setup", "2", "128Mi")), overhead={"cpu": "10m"})
     found = ask(manifest)
     assert (found.cpu_milli, found.memory_mib) == (2250 + 10, 1024 + 256)
+
+
+@pytest.mark.parametrize(
+    ("whole", "cpu_milli", "memory_mib"),
+    [
+        ({"requests": {"cpu": "3"}}, 3000, 1024),
+        ({"requests": {"cpu": "3", "memory": "2Gi"}}, 3000, 2048),
+        ({"limits": {"cpu": "4", "memory": "4Gi"}}, 500, 1024),
+    ],
+    ids=["cpu", "cpu and memory", "limits alone"],
+)
+def test_what_the_pod_asks_of_the_host_as_a_whole_counts_instead(
+    whole: dict[str, dict[str, str]], cpu_milli: int, memory_mib: int
+) -> None:
+    found = ask(pod("pod", container(gpu=1, cpu="500m", memory="1Gi"), resources=whole))
+    assert (found.cpu_milli, found.memory_mib) == (cpu_milli, memory_mib)
+
+
+def test_limits_of_the_whole_pod_are_its_requests_where_nothing_else_is_written() -> None:
+    found = ask(pod("pod", container(gpu=1), resources={"limits": {"cpu": "4"}}))
+    assert (found.cpu_milli, found.memory_mib) == (4000, 0)
 
 
 def test_a_quantity_of_the_host_that_cannot_be_read_is_refused() -> None:

@@ -91,6 +91,12 @@ def test_a_pod_that_never_passed_the_webhook_uses_resources_without_a_claim() ->
     assert (facts.node, facts.cpu_milli, facts.memory_mib) == ("n1", 500, 1024)
 
 
+def test_a_pod_without_a_claim_takes_what_it_asks_as_a_whole() -> None:
+    whole = {"requests": {"cpu": "3"}}
+    facts = read(stored(pod("p", container(memory="1Gi"), nodeName="n1", resources=whole)))
+    assert (facts.cpu_milli, facts.memory_mib) == (3000, 1024)
+
+
 def test_a_label_alone_makes_no_claim() -> None:
     manifest = stored(pod("p", container(cpu=1)))
     manifest["metadata"]["labels"] = {keys.CLAIMED_LABEL: "true"}

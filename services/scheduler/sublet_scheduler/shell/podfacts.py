@@ -52,6 +52,7 @@ class _Spec(msgspec.Struct):
     containers: list[_Container] = msgspec.field(default_factory=list)
     init_containers: list[_Container] | None = msgspec.field(default=None, name="initContainers")
     overhead: dict[str, Any] | None = None
+    resources: _Resources | None = None
 
 
 class _Status(msgspec.Struct):
@@ -230,16 +231,12 @@ def _cards(annotations: Json, written: Decision | None) -> Iterable[CardId]:
 
 
 def _as_json(spec: _Spec) -> Json:
+    def amounts(these: _Resources | None) -> Json:
+        return {"limits": these.limits, "requests": these.requests} if these else {}
+
     def containers(these: list[_Container] | None) -> list[Json]:
         return [
-            {
-                "name": one.name,
-                "restartPolicy": one.restart_policy,
-                "resources": {
-                    "limits": one.resources.limits if one.resources else None,
-                    "requests": one.resources.requests if one.resources else None,
-                },
-            }
+            {"name": one.name, "restartPolicy": one.restart_policy, "resources": amounts(one.resources)}
             for one in these or ()
         ]
 
@@ -248,6 +245,7 @@ def _as_json(spec: _Spec) -> Json:
             "initContainers": containers(spec.init_containers),
             "containers": containers(spec.containers),
             "overhead": spec.overhead,
+            "resources": amounts(spec.resources),
         }
     }
 
