@@ -168,8 +168,8 @@ def _essence(world: World) -> dict[PodUid, list[tuple[str, CardId]]]:
     }
 
 
-TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestHistories = pytest.mark.timeout(120)(Histories.TestCase)
+TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 STEPS = ["condemn", "heal", "create", "commit", "release", "start", "end", "look"]
