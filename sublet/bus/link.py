@@ -19,6 +19,7 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 
+from sublet.bus.server import raise_lost_cancel
 from sublet.model.errors import SubletError, Unavailable
 
 log = structlog.get_logger()
@@ -93,6 +94,7 @@ class Link:
             finally:
                 self._set(None)
                 await self._abandon(client)
+            raise_lost_cancel()
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, self.timing.retry_most_s)
 
@@ -163,6 +165,7 @@ class Link:
                 disconnected_cb=on_lost,
                 closed_cb=on_lost,
             )
+        raise_lost_cancel()
         await self._prepare(client)
 
     async def _until_lost(self, client: Client, lost: asyncio.Event) -> None:
@@ -176,6 +179,7 @@ class Link:
                     await client.flush(timeout=3600)
             except (nats.errors.Error, OSError, TimeoutError):
                 return
+            raise_lost_cancel()
 
     def _set(self, client: Client | None) -> None:
         if client is not None:

@@ -52,10 +52,16 @@ async def request(
         )
     except (nats.errors.MaxPayloadError, nats.errors.BadSubjectError) as error:
         raise BadRequest(f"{subject}: {len(body)} bytes cannot be sent: {error}") from error
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():  # wait_for of Python 3.11 loses a cancel that meets the answer
-        raise asyncio.CancelledError
+    raise_lost_cancel()
     return answer
+
+
+def raise_lost_cancel() -> None:
+    """Be cancelled after all: `wait_for` of Python 3.11, which the client uses, loses a cancel that meets
+    the answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def call(client: Client, api: str, body: Mapping[str, Any], *, within_s: float) -> dict[str, Any]:

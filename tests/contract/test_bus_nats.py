@@ -151,3 +151,11 @@ async def _ask(url: str, api: str, body: bytes) -> None:
     await client.close()
     if b'"error"' in answer.data:
         raise NotFound(answer.data.decode())
+
+
+async def test_a_bus_that_is_closed_while_it_connects_is_closed(nats_server: NatsServer) -> None:
+    """Whatever the connection waits for just then: a cancel that meets an answer must not be lost."""
+    for turns in range(60):
+        async with asyncio.timeout(2), open_bus(nats_server.url, name="hasty", timing=BRISK):
+            for _ in range(turns):
+                await asyncio.sleep(0)
