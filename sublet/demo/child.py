@@ -46,10 +46,13 @@ class Child:
         lines = self.log.read_text(errors="replace").splitlines()[-LAST_LINES:] or ["(it said nothing)"]
         return "\n".join(f"  {self.name} | {line[:LONGEST_LINE]}" for line in lines)
 
+    def ask_to_stop(self) -> None:
+        if self.process.returncode is None:
+            self.process.terminate()
+
     async def stop(self) -> None:
-        if self.process.returncode is not None:
-            return
-        self.process.terminate()
+        """Wait until it has stopped, or kill it."""
+        self.ask_to_stop()
         try:
             async with asyncio.timeout(STOP_WITHIN_S):
                 await self.process.wait()

@@ -109,6 +109,8 @@ async def open_stage() -> AsyncIterator[Stage]:
         finally:
             for loop in loops:
                 loop.cancel()
+            for child in children:  # all at once; each is waited for later
+                child.ask_to_stop()
 
 
 def samples(name: str) -> list[Json]:
