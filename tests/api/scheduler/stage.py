@@ -21,11 +21,11 @@ from sublet.demo.natsserver import nats_server_program
 from sublet.model.card import Heartbeat
 from sublet.model.health import Verdict
 from sublet.model.ids import NodeName
-from sublet.model.placement import NodeLedger
+from sublet.model.placement import NodeLedger, Occupancy
 from sublet.runtime.clock import unix_ms
 from sublet.wire.health import verdict_out
 from sublet.wire.ledger import node_ledger_in
-from sublet.wire.node import heartbeat_out, inventory_out
+from sublet.wire.node import heartbeat_out, inventory_out, occupancy_out
 from tests import builders
 from tests.api.deployment import SCHEDULER, apply
 from tests.api.pods import MERGE
@@ -175,6 +175,23 @@ class Team:
     async def judge(self, verdict: Verdict) -> None:
         key = subjects.verdict_key(verdict.node, verdict.card)
         await self.bus.put(subjects.VERDICTS_BUCKET, key, verdict_out(verdict))
+
+    async def say_nothing_runs(self, node: str) -> None:
+        """The agent looked after the newest ledger entry: no pod has a cgroup."""
+        seen = Occupancy(
+            node=NodeName(node),
+            boot_id="boot-1",
+            epoch="epoch-1",
+            seq=1,
+            at_ms=unix_ms(),
+            ledger_revision=(await self.ledger(node)).revision,
+            checkpoint_read=True,
+            pod_resources_read=True,
+            cgroups_read=True,
+            processes_read=True,
+            pods_with_cgroups=frozenset(),
+        )
+        await self.bus.put(subjects.INVENTORY_BUCKET, subjects.occupancy_key(node), occupancy_out(seen))
 
     async def ledger(self, node: str) -> NodeLedger:
         entry = await self.bus.get(subjects.LEDGER_BUCKET, subjects.ledger_key(node))

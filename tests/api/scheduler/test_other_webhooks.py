@@ -193,6 +193,17 @@ async def test_a_claim_that_only_a_later_webhook_adds_is_denied_clearly(on: Team
     assert "another webhook may add them" in denied.body["message"]
 
 
+async def test_a_webhook_that_takes_our_gate_away_gets_no_pod_past_us(on: Team, tmp_path: Path) -> None:
+    await on.add_node(1)
+
+    def taking(review: Json) -> Json:
+        return patching({"op": "add", "path": "/spec/schedulingGates", "value": []})
+
+    async with later(on, tmp_path, taking):
+        denied = await on.ask(pod("p", container(gpu=1)))
+    assert_denied_by("sublet-claims", denied)
+
+
 async def test_a_pod_that_was_decided_anew_shows_no_trace_of_its_first_proposal(
     managed: Team, tmp_path: Path
 ) -> None:
