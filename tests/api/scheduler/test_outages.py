@@ -75,6 +75,18 @@ async def test_pods_that_waited_before_a_restart_are_placed_after_it_without_any
     assert sorted(used) == [(f"{node}-{at}",) for at in range(3)]
 
 
+async def test_the_scheduler_outlives_the_api_server(on: Team) -> None:
+    plane = on.stage.plane
+    await on.create(pod("p", A_CARD))
+    before = plane.run.pid(SERVICE)
+    await plane.run.kill("apiserver")
+    await plane.start_apiserver()
+    node = await on.add_node(1)
+    assert cards_of(await on.released("p"))["main"] == (f"{node}-0",)
+    assert plane.run.pid(SERVICE) == before
+    assert plane.run.alive(SERVICE)
+
+
 async def test_the_next_scheduler_serves_with_the_same_authority(on: Team) -> None:
     await on.add_node(1)
     stage = on.stage

@@ -1,12 +1,15 @@
 """What a pod looks like after we have had it in hand: all that its user wrote, and ours beside it."""
 
 import copy
+import json
 
 import pytest
 
 from sublet.contract import decision, keys
+from tests.api.deployment import JANE
 from tests.api.pods import Object
 from tests.api.scheduler.stage import Team, annotations, gates, required_terms
+from tests.api.verdicts import assert_allowed
 from tests.builders import container, pod
 from tests.integration.schedulerstage import cards_of, uid_of
 
@@ -102,6 +105,30 @@ async def test_a_released_pod_carries_the_decision_with_its_own_uid(on: Team) ->
     assert annotations(released)["team"] == "blue"
     assert keys.WAITING not in annotations(released)
     assert gates(released) == []
+
+
+@pytest.mark.parametrize("how", ["--server-side=false", "--server-side"])
+async def test_a_manifest_that_is_applied_again_changes_nothing(on: Team, how: str) -> None:
+    await on.add_node(1)
+    manifest = pod("p", {**container(gpu=1), "env": [{"name": "TEAM", "value": "blue"}]}, namespace=on.name)
+    words = ("apply", how, "-f", "-")
+    await on.stage.plane.kubectl(*words, stdin=json.dumps(manifest))
+    before = await on.released("p")
+    await on.stage.plane.kubectl(*words, stdin=json.dumps(manifest))
+    after = await on.get("p")
+    assert after["spec"] == before["spec"]
+    assert annotations(after) == annotations(before)
+
+
+async def test_a_pod_with_as_many_annotations_as_fit_costs_no_policy_too_much(on: Team) -> None:
+    await on.add_node(1)
+    notes = {f"example.com/note-{at:05}": "x" * 20 for at in range(5000)}
+    await on.create(pod("p", container(gpu=1), annotations=notes))
+    released = await on.released("p")
+    assert annotations(released).items() >= notes.items()
+    changed = {"metadata": {"annotations": {"example.com/note-00000": "y"}}}
+    assert_allowed(await on.patch("p", changed, as_=JANE))
+    assert_allowed(await on.patch("p", {"status": {"message": "kubelet's"}}, of="status"))
 
 
 async def test_foreign_names_are_a_claim_in_a_managed_namespace(managed: Team) -> None:
