@@ -32,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help=f"read only these spellings of a claim; default: {','.join(dialects.BY_NAME)}",
     )
+    add_unit(parser)
+
+
+def add_unit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu-mem-unit", choices=tuple(UNITS_MIB), default="GiB", help="unit of aliyun.com/gpu-mem"
     )

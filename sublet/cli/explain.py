@@ -11,7 +11,7 @@ from typing import Any
 from sublet.cli import asking, reaching
 from sublet.cli.commands import Commands
 from sublet.cli.output import add_output, print_json
-from sublet.contract import decision, keys, podspec
+from sublet.contract import decision, dialects, keys, podspec
 from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
@@ -29,6 +29,7 @@ def register(commands: Commands) -> None:
     )
     parser.add_argument("pod", metavar="POD", help="name, or namespace/name")
     parser.add_argument("-n", "--namespace", default="default")
+    asking.add_unit(parser)
     reaching.add_kube(parser)
     add_output(parser)
     parser.set_defaults(run=run)
@@ -36,7 +37,7 @@ def register(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     pod, managed = asyncio.run(_read(arguments))
-    document = explanation(pod, managed=managed)
+    document = explanation(pod, managed=managed, unit_mib=asking.UNITS_MIB[arguments.gpu_mem_unit])
     if arguments.output == "json":
         print_json(document)
     else:
@@ -56,9 +57,10 @@ async def _read(arguments: argparse.Namespace) -> tuple[Json, bool]:
     return pod, labels.get(keys.MANAGE_LABEL) == "true"
 
 
-def explanation(pod: Json, *, managed: bool) -> dict[str, Any]:
-    """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did."""
-    options = Options()
+def explanation(pod: Json, *, managed: bool, unit_mib: int = 1024) -> dict[str, Any]:
+    """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did.
+    `unit_mib` is the cluster's unit of aliyun.com/gpu-mem."""
+    options = Options(enabled=tuple(dialects.BY_NAME), gpu_mem_unit_mib=unit_mib, stored=True)
     meta, spec = pod["metadata"], pod.get("spec") or {}
     claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
     ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or claimed)

@@ -46,7 +46,7 @@ def _missing(arguments: argparse.Namespace, error: ModuleNotFoundError) -> str:
     if not arguments.extra or (error.name or "").startswith("sublet"):
         raise error
     return (
-        f"this command needs {error.name!r}, which is not installed. "
+        f"this command needs an extra that is not installed (there is no module {error.name!r}). "
         f"Install it with: pip install 'sublet[{arguments.extra}]'"
     )
 

@@ -59,3 +59,8 @@ def test_a_note_in_the_words_of_one_reason_is_that_reason() -> None:
     why = EXPLANATIONS[Reason.UNDECIDED]
     assert reasons_in(f"{why.text}; {why.way_out}") == {Reason.UNDECIDED: 1}
     assert reasons_in("") == {}
+
+
+def test_amounts_are_read_as_the_api_server_stores_them() -> None:
+    told = explanation(pod("p", container(gpu_memory="50k")), managed=False)
+    assert told["claims"]["main"]["memoryMiB"] == 50_000

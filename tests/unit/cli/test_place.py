@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sublet.cli.explain import reasons_in
 from tests.builders import container, pod
 from tests.unit.cli.running import Sublet
 
@@ -128,6 +129,7 @@ def test_what_no_node_could_take_says_both_numbers(sublet: Sublet) -> None:
     assert one["reasons"] == {"InsufficientMemory": 1, "LargerThanAnyNode": 1}
     assert "99999 MiB" in one["message"]
     assert "10240 MiB" in one["message"]
+    assert reasons_in(one["message"]) == one["reasons"]
 
 
 def test_a_pod_that_names_its_node_is_placed_there_or_refused(sublet: Sublet) -> None:

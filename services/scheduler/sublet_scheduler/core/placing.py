@@ -67,10 +67,13 @@ class Placer:
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1
         ordered = {reason: reasons[reason] for reason in Reason if reason in reasons}
-        return NoRoom(reasons=ordered, message=larger or _sentence(ordered))
+        return NoRoom(reasons=ordered, message=_sentence(ordered, larger))
 
 
-def _sentence(reasons: dict[Reason, int]) -> str:
-    worst = max(reasons, key=lambda reason: reasons[reason])
+def _sentence(reasons: dict[Reason, int], larger: str) -> str:
+    """The counts are in it in any case: a waiting pod carries nothing else of them."""
     counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    if larger:
+        return f"{larger} ({counts})"
+    worst = max(reasons, key=lambda reason: reasons[reason])
     return f"no room now ({counts}): mostly {EXPLANATIONS[worst].text}; {EXPLANATIONS[worst].way_out}"
