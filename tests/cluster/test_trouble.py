@@ -200,7 +200,8 @@ async def test_a_scheduler_killed_under_load_loses_and_doubles_nothing(
                 await place.create(pod(name, container(gpu_memory=2048)))
                 return
             except LabError as error:
-                assert "claims.sublet.dev" in str(error), error
+                if "claims.sublet.dev" not in str(error):
+                    raise
                 await asyncio.sleep(0.2)
 
     for round_ in range(6):
