@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sublet.model.health import HealthState
+from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
 
 
@@ -82,6 +82,9 @@ class Inventory:
     driver: str = ""
     problems: tuple[str, ...] = ()
     """Preflight findings that keep the node from being managed: node reasons such as MigUnsupported."""
+    verdicts: tuple[Verdict, ...] = ()
+    """The last ones that this agent knows, for a healthd whose own records are gone; cards that were
+    never in trouble are not among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,12 @@ class Verdict(_message.Message):
     events: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, node: _Optional[str] = ..., card: _Optional[str] = ..., state: _Optional[str] = ..., schedulable: bool = ..., withheld: bool = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., action: _Optional[str] = ..., seq: _Optional[int] = ..., since_ms: _Optional[int] = ..., at_ms: _Optional[int] = ..., policy: _Optional[str] = ..., rule: _Optional[str] = ..., not_done: _Optional[str] = ..., mode: _Optional[str] = ..., boot_id: _Optional[str] = ..., probation_until_ms: _Optional[int] = ..., flaps: _Optional[int] = ..., pci: _Optional[str] = ..., serial: _Optional[str] = ..., model: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class Verdicts(_message.Message):
+    __slots__ = ("verdicts",)
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ...) -> None: ...
+
 class Reason(_message.Message):
     __slots__ = ("id", "kind", "latched", "clears_on", "first_seen_ms", "last_seen_ms", "count", "action", "leave", "boot_id")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from sublet.v1 import health_pb2 as _health_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -54,7 +55,7 @@ class Card(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., vendor: _Optional[str] = ..., model: _Optional[str] = ..., memory_mib: _Optional[int] = ..., numa: _Optional[int] = ..., pci: _Optional[str] = ..., serial: _Optional[str] = ..., minor: _Optional[int] = ..., links: _Optional[_Mapping[str, str]] = ..., mig: bool = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., used_outside_mib: _Optional[int] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("node", "boot_id", "epoch", "seq", "at_ms", "cards", "shares_per_card", "slots", "registered", "injection", "driver", "problems")
+    __slots__ = ("node", "boot_id", "epoch", "seq", "at_ms", "cards", "shares_per_card", "slots", "registered", "injection", "driver", "problems", "verdicts")
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +68,7 @@ class Inventory(_message.Message):
     INJECTION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     epoch: str
@@ -79,7 +81,8 @@ class Inventory(_message.Message):
     injection: str
     driver: str
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., cards: _Optional[_Iterable[_Union[Card, _Mapping]]] = ..., shares_per_card: _Optional[int] = ..., slots: _Optional[int] = ..., registered: bool = ..., injection: _Optional[str] = ..., driver: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    verdicts: _containers.RepeatedCompositeFieldContainer[_health_pb2.Verdict]
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., cards: _Optional[_Iterable[_Union[Card, _Mapping]]] = ..., shares_per_card: _Optional[int] = ..., slots: _Optional[int] = ..., registered: bool = ..., injection: _Optional[str] = ..., driver: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., verdicts: _Optional[_Iterable[_Union[_health_pb2.Verdict, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("node", "boot_id", "epoch", "seq", "at_ms")

@@ -1,5 +1,7 @@
 """Signals and verdicts as bytes and back."""
 
+from collections.abc import Iterable
+
 from google.protobuf.message import DecodeError
 
 from sublet.model.errors import BadRequest
@@ -66,7 +68,7 @@ def signal_in(body: bytes) -> Signal:
         raise BadRequest(f"not a signal: {error}") from error
 
 
-def verdict_out(verdict: Verdict) -> bytes:
+def verdict_message(verdict: Verdict) -> pb.Verdict:
     message = pb.Verdict(
         node=verdict.node,
         card=verdict.card,
@@ -103,50 +105,70 @@ def verdict_out(verdict: Verdict) -> bytes:
             boot_id=reason.boot_id,
         )
         setattr(one, "class", reason.klass)
-    return message.SerializeToString()
+    return message
+
+
+def verdict_of(message: pb.Verdict) -> Verdict:
+    """Raises ValueError where a word in `message` is none that we know."""
+    return Verdict(
+        node=NodeName(message.node),
+        card=CardId(message.card),
+        state=HealthState(message.state),
+        schedulable=message.schedulable,
+        withheld=message.withheld,
+        reasons=tuple(
+            OpenReason(
+                id=one.id,
+                kind=one.kind,
+                klass=getattr(one, "class"),
+                latched=one.latched,
+                leave=one.leave,
+                clears_on=one.clears_on,
+                action=Action(one.action),
+                first_seen_ms=one.first_seen_ms,
+                last_seen_ms=one.last_seen_ms,
+                count=one.count,
+                boot_id=one.boot_id,
+            )
+            for one in message.reasons
+        ),
+        action=Action(message.action),
+        seq=message.seq,
+        since_ms=message.since_ms,
+        at_ms=message.at_ms,
+        policy=message.policy,
+        rule=message.rule,
+        not_done=message.not_done,
+        mode=Mode(message.mode),
+        boot_id=message.boot_id,
+        probation_until_ms=message.probation_until_ms,
+        flaps=message.flaps,
+        pci=message.pci,
+        serial=message.serial,
+        model=message.model,
+        events=tuple(message.events),
+    )
+
+
+def verdict_out(verdict: Verdict) -> bytes:
+    return verdict_message(verdict).SerializeToString()
 
 
 def verdict_in(body: bytes) -> Verdict:
     """Raises BadRequest where `body` is not a verdict."""
     try:
-        message = pb.Verdict.FromString(body)
-        return Verdict(
-            node=NodeName(message.node),
-            card=CardId(message.card),
-            state=HealthState(message.state),
-            schedulable=message.schedulable,
-            withheld=message.withheld,
-            reasons=tuple(
-                OpenReason(
-                    id=one.id,
-                    kind=one.kind,
-                    klass=getattr(one, "class"),
-                    latched=one.latched,
-                    leave=one.leave,
-                    clears_on=one.clears_on,
-                    action=Action(one.action),
-                    first_seen_ms=one.first_seen_ms,
-                    last_seen_ms=one.last_seen_ms,
-                    count=one.count,
-                    boot_id=one.boot_id,
-                )
-                for one in message.reasons
-            ),
-            action=Action(message.action),
-            seq=message.seq,
-            since_ms=message.since_ms,
-            at_ms=message.at_ms,
-            policy=message.policy,
-            rule=message.rule,
-            not_done=message.not_done,
-            mode=Mode(message.mode),
-            boot_id=message.boot_id,
-            probation_until_ms=message.probation_until_ms,
-            flaps=message.flaps,
-            pci=message.pci,
-            serial=message.serial,
-            model=message.model,
-            events=tuple(message.events),
-        )
+        return verdict_of(pb.Verdict.FromString(body))
     except (DecodeError, ValueError) as error:
         raise BadRequest(f"not a verdict: {error}") from error
+
+
+def verdicts_out(verdicts: Iterable[Verdict]) -> bytes:
+    return pb.Verdicts(verdicts=[verdict_message(one) for one in verdicts]).SerializeToString()
+
+
+def verdicts_in(body: bytes) -> tuple[Verdict, ...]:
+    """Raises BadRequest where `body` does not hold verdicts."""
+    try:
+        return tuple(verdict_of(one) for one in pb.Verdicts.FromString(body).verdicts)
+    except (DecodeError, ValueError) as error:
+        raise BadRequest(f"not verdicts: {error}") from error

@@ -7,6 +7,7 @@ from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid, SlotId
 from sublet.model.placement import CardUse, Occupancy, Prepared, SlotUse
 from sublet.v1 import node_pb2 as pb
+from sublet.wire.health import verdict_message, verdict_of
 
 
 def _card_out(card: Card) -> pb.Card:
@@ -65,6 +66,7 @@ def inventory_out(inventory: Inventory) -> bytes:
         injection=inventory.injection,
         driver=inventory.driver,
         problems=inventory.problems,
+        verdicts=[verdict_message(one) for one in inventory.verdicts],
     ).SerializeToString()
 
 
@@ -85,6 +87,7 @@ def inventory_in(body: bytes) -> Inventory:
             injection=message.injection,
             driver=message.driver,
             problems=tuple(message.problems),
+            verdicts=tuple(verdict_of(one) for one in message.verdicts),
         )
     except (DecodeError, ValueError) as error:
         raise BadRequest(f"not an inventory: {error}") from error

@@ -178,9 +178,14 @@ class Stage:
     def nodes(self, pod_name: str, container: str = "main") -> list[str]:
         return [node.path for node in self.kubelet.containers[uid_of(pod_name), container].nodes]
 
-    async def judge(self, card: CardId, state: HealthState, *, withheld: bool) -> None:
+    async def judge(self, card: CardId, state: HealthState, *, withheld: bool, seq: int = 0) -> None:
         verdict = Verdict(
-            node=NODE, card=card, state=state, schedulable=state.accepts_shares, withheld=withheld
+            node=NODE,
+            card=card,
+            state=state,
+            schedulable=state.accepts_shares,
+            withheld=withheld,
+            seq=seq,
         )
         await self.bus.put(subjects.VERDICTS_BUCKET, subjects.verdict_key(NODE, card), verdict_out(verdict))
 

@@ -69,7 +69,13 @@ class Stage:
 
     # -- agent and scheduler
 
-    async def agent_says(self, *, boot_id: str = "b1", cards: tuple[CardId, ...] = (A, B)) -> None:
+    async def agent_says(
+        self,
+        *,
+        boot_id: str = "b1",
+        cards: tuple[CardId, ...] = (A, B),
+        verdicts: tuple[Verdict, ...] = (),
+    ) -> None:
         """Its inventory, and a heartbeat after it."""
         listed = tuple(
             Card(id=card, index=n, pci=f"0000:0{n + 1}:00.0", model="NVIDIA A100")
@@ -85,6 +91,7 @@ class Stage:
             shares_per_card=16,
             slots=64,
             registered=True,
+            verdicts=verdicts,
         )
         await self._put(subjects.inventory_key(NODE), inventory_out(inventory))
         await self.beat(boot_id=boot_id)

@@ -11,6 +11,7 @@ from sublet_agent.core.edits import Injection, Runtime
 from sublet.contract import keys
 from sublet.demo.kubelet.spec import ContainerSpec, StartRefused
 from sublet.model.claim import ContainerKind
+from sublet.model.health import HealthState
 from sublet.model.ids import PodUid
 from sublet.model.placement import GrantState
 from tests.integration.agentstage import CARDS, Stage, agent_stage, claiming, grant, pod, uid_of
@@ -183,6 +184,17 @@ async def test_what_ran_once_starts_again_without_the_bus_even_after_the_agent_r
 
     assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == A
     assert stage.nodes("p") == ["/dev/nvidia0", "/dev/nvidiactl"]
+
+
+async def test_what_healthd_judged_is_told_again_to_a_bus_that_has_lost_it(stage: Stage) -> None:
+    async with stage.agent():
+        await stage.judge(A, HealthState.QUARANTINED, withheld=True, seq=2)
+        await stage.kubelet.until(lambda _: stage.allocatable == 64 - 16)
+    stage.bus.come_back(data_lost=True)
+    async with stage.agent():
+        told = await stage.inventory(lambda inventory: inventory.registered)
+        assert [(one.card, one.state) for one in told.verdicts] == [(A, HealthState.QUARANTINED)]
+        await stage.kubelet.until(lambda _: stage.allocatable == 64 - 16)
 
 
 async def test_a_first_start_without_the_bus_is_held_and_succeeds_when_it_is_back(stage: Stage) -> None:

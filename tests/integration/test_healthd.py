@@ -197,6 +197,28 @@ async def test_the_annotation_brings_back_what_the_bus_has_lost(stage: Stage, me
         assert [reason.id for reason in verdict.reasons] == ["xid:48"]
 
 
+async def test_an_agent_brings_back_what_both_bus_and_node_have_lost(stage: Stage, memory: MemoryBus) -> None:
+    async with stage.healthd():
+        await stage.agent_says()
+        await stage.observe(XID, code=48)
+        await stage.until_state(HealthState.CONDEMNED)
+        await stage.close_and_empty(A)
+        known = await stage.until_state(HealthState.QUARANTINED)
+    memory.come_back(data_lost=True)
+    await stage.kube.delete(NODES, NODE)
+    await stage.make_node()
+    async with stage.healthd():
+        await stage.observe(SignalKind.CARD)
+        await stage.until_state(HealthState.HEALTHY)
+        await stage.agent_says(verdicts=(known,))
+        verdict = await stage.until_state(HealthState.QUARANTINED)
+        assert (verdict.seq, verdict.reasons) == (known.seq, known.reasons)
+        assert verdict.withheld
+        await eventually(lambda: list(stage.annotation()) == [A])
+        await stage.observe(RESET)
+        assert (await stage.until_state(HealthState.HEALTHY)).seq > known.seq
+
+
 async def test_verdicts_are_written_again_when_their_bucket_is_lost(stage: Stage, memory: MemoryBus) -> None:
     async with stage.healthd() as healthd:
         await stage.agent_says()

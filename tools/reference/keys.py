@@ -60,7 +60,7 @@ ELSEWHERE = {
     keys.CARDS_LABEL: ("label of a Node, by the scheduler", "number of cards"),
     keys.HEALTH_ANNOTATION: (
         "annotation of a Node, by healthd",
-        "its cards that are not healthy, with reasons and holds",
+        "its cards that are not healthy, with reasons and holds, and the number of the last verdict of those that are well again",
     ),
     keys.NODE_CONDITION: (
         "condition of a Node, by healthd",

@@ -121,9 +121,12 @@ class Agent:
             ),
             records=state.read_records(),
             slot_count=state.read_count(),
+            kept={one.card: one for one in state.read_verdicts() if one.node == node},
         )
         self._board = Board(debounce_s=settings.list_debounce_s)
-        self._publisher = Publisher(bus, node=node, unix_ms=unix_ms)
+        self._publisher = Publisher(
+            bus, node=node, unix_ms=unix_ms, verdicts=lambda: self.engine.kept.values()
+        )
         self._box = SignalBox(bus, node=node, boot_id=boot_id, epoch=epoch, unix_ms=unix_ms)
         self._wished: Mailbox[None] = Mailbox()
         self._read_ledger: Mailbox[int] = Mailbox()

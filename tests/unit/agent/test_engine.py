@@ -1,7 +1,7 @@
 """The engine: what it does with starts, the ledger, observations and the bus."""
 
 from sublet_agent.core import event as ev
-from sublet_agent.core.engine import Engine
+from sublet_agent.core.engine import Config, Engine
 from sublet_agent.core.observation import Checkpoint, Process
 
 from sublet.model.card import Inventory
@@ -9,6 +9,7 @@ from sublet.model.ids import CardId, PodUid
 from sublet.model.placement import CardUse, GrantState, Occupancy
 from sublet.model.reasons import Reason
 from tests.unit.agent.words import (
+    NODE,
     POD,
     SLOT,
     UID,
@@ -22,6 +23,8 @@ from tests.unit.agent.words import (
     listing,
     meta,
     observed,
+    shown,
+    verdict,
     who,
 )
 
@@ -106,6 +109,42 @@ def test_an_observation_is_evidence_for_the_revision_that_was_read_before_it() -
     one.handle(ev.LedgerForgotten(), now=2)
     [record] = occupancies(one.handle(observed(revision=7), now=3))
     assert record.ledger_revision == 0
+
+
+def kept(effects: list[ev.Effect]) -> list[ev.KeepVerdicts]:
+    return [effect for effect in effects if isinstance(effect, ev.KeepVerdicts)]
+
+
+def test_a_verdict_of_a_card_that_was_ever_in_trouble_is_kept() -> None:
+    one = ready()
+    assert kept(one.handle(verdict(A, withheld=False), now=1)) == []
+    bad = verdict(A, withheld=True, seq=2, since_ms=5)
+    assert kept(one.handle(bad, now=2)) == [ev.KeepVerdicts((bad.verdict,))]
+    assert kept(one.handle(bad, now=3)) == []
+    well = verdict(A, withheld=False, seq=3, since_ms=9)
+    assert kept(one.handle(well, now=4)) == [ev.KeepVerdicts((well.verdict,))]
+    assert kept(one.handle(ev.VerdictGone(A), now=5)) == [ev.KeepVerdicts(())]
+
+
+def test_a_healthd_that_begins_to_count_anew_does_not_make_the_agent_forget() -> None:
+    one = ready()
+    bad = verdict(A, withheld=True, seq=2, since_ms=5)
+    one.handle(bad, now=1)
+    for anew in (
+        verdict(A, withheld=False),
+        verdict(A, withheld=False, seq=1),
+        verdict(A, withheld=True, seq=2),
+    ):
+        assert kept(one.handle(anew, now=2)) == []
+    assert list(one.kept.values()) == [bad.verdict]
+
+
+def test_a_card_that_was_withheld_stays_so_over_a_restart_without_the_bus() -> None:
+    bad = verdict(A, withheld=True, seq=2).verdict
+    one = Engine(Config(node=NODE, boot_id="b1", epoch="e2"), kept={A: bad})
+    assert shown(one.begin()).withheld == frozenset()
+    one.handle(cards(A, B), now=0)
+    assert len(shown(one.handle(observed(), now=1)).withheld) == 16
 
 
 def prepared() -> Engine:

@@ -1,6 +1,7 @@
 """Parts of the shell that need neither kubelet nor bus."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,19 +9,23 @@ from sublet_agent.core.edits import Edits, Injection, Node
 from sublet_agent.core.record import Record, record_in, record_out
 from sublet_agent.settings import Settings
 from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
+from sublet_agent.shell.publisher import Publisher
 from sublet_agent.shell.pulse import Pulse
 from sublet_agent.shell.signals import Announcer, SignalBox, once_id
 from sublet_agent.shell.state import State
 
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
+from sublet.bus.port import Upserted
 from sublet.cards.port import Observation
 from sublet.contract import subjects
+from sublet.model.card import Inventory
 from sublet.model.errors import BadRequest
-from sublet.model.health import SignalKind
+from sublet.model.health import Action, OpenReason, SignalKind
 from sublet.model.ids import CardId, DecisionId, PodUid
 from sublet.wire.health import signal_in
-from tests.unit.agent.words import NODE, POD, SLOT, UID, A, B
+from sublet.wire.node import inventory_in
+from tests.unit.agent.words import NODE, POD, SLOT, UID, A, B, verdict
 
 BOTH = frozenset({PodUid("11111111-a"), PodUid("22222222-b")})
 RECORD = Record(
@@ -58,6 +63,58 @@ def test_state_survives_on_disk_and_skips_what_is_broken(tmp_path: Path) -> None
     again.drop_record(SLOT)
     (tmp_path / "slots.json").write_text("{")
     assert (again.read_count(), again.read_records()) == (0, {})
+
+
+def test_verdicts_survive_on_disk_and_an_unreadable_file_holds_none(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    assert state.read_verdicts() == ()
+    one = verdict(A, withheld=True, seq=3).verdict
+    reason = OpenReason(
+        id="xid:79",
+        kind="xid",
+        klass="bus",
+        latched=True,
+        leave=True,
+        clears_on="reboot",
+        action=Action.REBOOT_NODE,
+        first_seen_ms=1,
+        last_seen_ms=2,
+    )
+    state.write_verdicts((replace(one, reasons=(reason,)), verdict(B, withheld=False).verdict))
+    assert State(tmp_path).read_verdicts()[0].reasons == (reason,)
+    (tmp_path / "verdicts.pb").write_bytes(b"\xff\xff")
+    assert state.read_verdicts() == ()
+
+
+async def test_every_inventory_carries_the_verdicts_of_its_moment() -> None:
+    bus, known = MemoryBus(LAYOUT), [verdict(A, withheld=True, seq=3).verdict]
+    publisher = Publisher(bus, node=NODE, unix_ms=lambda: 1, verdicts=lambda: known)
+    inventory = Inventory(
+        node=NODE,
+        boot_id="b1",
+        epoch="e1",
+        seq=0,
+        at_ms=0,
+        cards=(),
+        shares_per_card=16,
+        slots=64,
+        registered=True,
+    )
+    changes = bus.follow(subjects.INVENTORY_BUCKET, subjects.inventory_key(NODE))
+    heard: list[tuple[int, ...]] = []
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        writing = group.create_task(publisher.run())
+        publisher.inventory(inventory)
+        async for change in changes:
+            if isinstance(change, Upserted):
+                heard.append(tuple(one.seq for one in inventory_in(change.entry.value).verdicts))
+                known.append(verdict(B, withheld=True, seq=4).verdict)
+                publisher.refresh()
+            if len(heard) == 2:
+                break
+        writing.cancel()
+    await changes.aclose()
+    assert heard == [(3,), (3, 4)]
 
 
 def cgroup(root: Path, *parts: str) -> None:

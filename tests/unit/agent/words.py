@@ -37,10 +37,20 @@ def cards(*ids: CardId) -> ev.CardsSeen:
     )
 
 
-def verdict(card: CardId, *, withheld: bool, node: NodeName = NODE) -> ev.VerdictSeen:
+def verdict(
+    card: CardId, *, withheld: bool, node: NodeName = NODE, seq: int = 0, since_ms: int = 0
+) -> ev.VerdictSeen:
     state = HealthState.QUARANTINED if withheld else HealthState.HEALTHY
     return ev.VerdictSeen(
-        Verdict(node=node, card=card, state=state, schedulable=not withheld, withheld=withheld)
+        Verdict(
+            node=node,
+            card=card,
+            state=state,
+            schedulable=not withheld,
+            withheld=withheld,
+            seq=seq,
+            since_ms=since_ms,
+        )
     )
 
 

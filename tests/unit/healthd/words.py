@@ -91,7 +91,13 @@ def person(second: float, what: str, card: CardId = A) -> Acted:
     return Acted(node=NODE, card=card, manual=manual)
 
 
-def inventory(second: float, *cards: CardId, boot: str = "b1", epoch: str = "e1") -> Inventory:
+def inventory(
+    second: float,
+    *cards: CardId,
+    boot: str = "b1",
+    epoch: str = "e1",
+    verdicts: tuple[Verdict, ...] = (),
+) -> Inventory:
     return Inventory(
         node=NODE,
         boot_id=boot,
@@ -102,6 +108,7 @@ def inventory(second: float, *cards: CardId, boot: str = "b1", epoch: str = "e1"
         shares_per_card=16,
         slots=64,
         registered=True,
+        verdicts=verdicts,
     )
 
 

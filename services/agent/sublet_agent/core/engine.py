@@ -44,8 +44,8 @@ class Pending:
 class Engine:
     """All that one agent knows of its node, and the only place that changes it.
 
-    `records` and `slot_count` come from disk; `generation` counts how often the ledger was forgotten, so
-    that an answer from before is not mistaken for one from after.
+    `records`, `slot_count` and `kept` come from disk; `generation` counts how often the ledger was
+    forgotten, so that an answer from before is not mistaken for one from after.
     """
 
     config: Config
@@ -57,6 +57,8 @@ class Engine:
     driver: str = ""
     found: tuple[str, ...] = ()
     verdicts: dict[CardId, Verdict] = field(default_factory=dict)
+    kept: dict[CardId, Verdict] = field(default_factory=dict)
+    """The newest verdict of each card that ever was in trouble; healthd may have lost it."""
     meta: LedgerMeta | None = None
     entry: NodeLedger | None = None
     generation: int = 0
@@ -70,6 +72,7 @@ class Engine:
 
     def begin(self) -> list[ev.Effect]:
         """What must be on disk before the kubelet hears of any slot."""
+        self.verdicts = dict(self.kept)
         highest = max((slot_number(slot) or 0 for slot in self.records), default=-1)
         self.slot_count = max(LEAST, self.slot_count, highest + 1)
         restored = [ev.Restore(slot, record.edits) for slot, record in sorted(self.records.items())]
@@ -88,10 +91,11 @@ class Engine:
                 if verdict.node != self.config.node:
                     return []
                 self.verdicts[verdict.card] = verdict
-                return self._slots()
+                return [*self._keep(verdict), *self._slots()]
             case ev.VerdictGone(card):
                 self.verdicts.pop(card, None)
-                return self._slots()
+                dropped = self.kept.pop(card, None)
+                return [*([self._kept()] if dropped else []), *self._slots()]
             case ev.LedgerSeen(entry):
                 return self._entry_seen(entry, now)
             case ev.LedgerForgotten():
@@ -167,6 +171,16 @@ class Engine:
         grown, self.slot_count, self.withheld = count != self.slot_count, count, withheld
         kept: list[ev.Effect] = [ev.KeepSlotCount(count)] if grown else []
         return [*kept, ev.ShowSlots(count, withheld), *self._inventory()]
+
+    def _keep(self, verdict: Verdict) -> list[ev.Effect]:
+        known = self.kept.get(verdict.card)
+        if verdict == known or not _follows(verdict, known):
+            return []
+        self.kept[verdict.card] = verdict
+        return [self._kept()]
+
+    def _kept(self) -> ev.KeepVerdicts:
+        return ev.KeepVerdicts(tuple(one for _, one in sorted(self.kept.items())))
 
     def _inventory(self) -> list[ev.Effect]:
         if self.cards is None:
@@ -296,3 +310,11 @@ class Engine:
         """Pods whose grants are kept until an occupancy record proves that nothing is left of them."""
         grants = self.entry.grants if self.entry else ()
         return frozenset(grant.uid for grant in grants if grant.state is GrantState.ENDING)
+
+
+def _follows(verdict: Verdict, known: Verdict | None) -> bool:
+    """Whether `verdict` is later than `known`; a healthd that lost everything counts from the start again,
+    and what it does not know yet must not be forgotten here."""
+    if known is None:
+        return verdict.seq > 0
+    return verdict.seq > known.seq or (verdict.seq, verdict.since_ms) == (known.seq, known.since_ms)

@@ -164,6 +164,13 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepVerdicts:
+    """Write them to disk, in place of those that are there."""
+
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Observe the node now."""
 
@@ -199,6 +206,7 @@ Effect = (
     | Refused
     | Restore
     | Forget
+    | KeepVerdicts
     | Look
     | ReadLedger
     | PublishInventory

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
+    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     temporary.chmod(mode)
     temporary.replace(path)

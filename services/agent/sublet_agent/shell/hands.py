@@ -64,6 +64,8 @@ class Hands:
                 log.info("container.held", reason=reason)
             case ev.Forget(slot):
                 await asyncio.to_thread(self._forget, slot)
+            case ev.KeepVerdicts(verdicts):
+                await asyncio.to_thread(self._state.write_verdicts, verdicts)
             case ev.Look():
                 self._look.put(None)
             case ev.ReadLedger(generation):

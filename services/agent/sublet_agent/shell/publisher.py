@@ -1,7 +1,7 @@
 """Keeps the node's three keys in the inventory bucket: newest inventory, newest occupancy, heartbeat."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 
@@ -11,6 +11,7 @@ from sublet.bus.port import Bus
 from sublet.contract import subjects
 from sublet.model.card import Heartbeat, Inventory
 from sublet.model.errors import NotFound, Unavailable
+from sublet.model.health import Verdict
 from sublet.model.ids import NodeName
 from sublet.model.placement import Occupancy
 from sublet.wire import node as wire
@@ -22,14 +23,25 @@ _AGAIN_S = 1.0
 
 
 class Publisher:
-    """What cannot be written stays until it can; only the newest of each kind is ever written."""
+    """What cannot be written stays until it can; only the newest of each kind is ever written.
+
+    Every inventory carries `verdicts` as they then are: a key shows its newest value only, so that one said
+    once might never be seen.
+    """
 
     def __init__(
-        self, bus: Bus, *, node: NodeName, unix_ms: Callable[[], int], refresh_s: float = 60.0
+        self,
+        bus: Bus,
+        *,
+        node: NodeName,
+        unix_ms: Callable[[], int],
+        verdicts: Callable[[], Iterable[Verdict]],
+        refresh_s: float = 60.0,
     ) -> None:
         self._bus = bus
         self._node = node
         self._unix_ms = unix_ms
+        self._verdicts = verdicts
         self._refresh_s = refresh_s
         self._inventory: Inventory | None = None
         self._occupancy: Occupancy | None = None
@@ -87,7 +99,8 @@ class Publisher:
     def _body(self, kind: str) -> tuple[str, bytes]:
         seq, at_ms = next(self._seq), self._unix_ms()
         if kind == subjects.INVENTORY:
-            inventory = self._inventory and replace(self._inventory, seq=seq, at_ms=at_ms)
+            verdicts = tuple(self._verdicts())
+            inventory = self._inventory and replace(self._inventory, seq=seq, at_ms=at_ms, verdicts=verdicts)
             return subjects.inventory_key(self._node), wire.inventory_out(inventory) if inventory else b""
         occupancy = self._occupancy and replace(self._occupancy, seq=seq)
         return subjects.occupancy_key(self._node), wire.occupancy_out(occupancy) if occupancy else b""

@@ -1,4 +1,4 @@
-"""What the agent keeps on disk: how many slots there are, and what it prepared for each."""
+"""What the agent keeps on disk: how many slots there are, what each got, how cards were judged."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import structlog
 
 from sublet.model.errors import BadRequest
+from sublet.model.health import Verdict
 from sublet.model.ids import SlotId
+from sublet.wire.health import verdicts_in, verdicts_out
 from sublet_agent.core.record import Record, record_in, record_out
 from sublet_agent.core.slots import MOST
 from sublet_agent.shell.files import write_atomically
@@ -21,6 +23,7 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self._count = folder / "slots.json"
+        self._verdicts = folder / "verdicts.pb"
         self._prepared = folder / "prepared"
         self._prepared.mkdir(parents=True, exist_ok=True)
 
@@ -55,6 +58,19 @@ class State:
 
     def drop_record(self, slot: SlotId) -> None:
         self._path(slot).unlink(missing_ok=True)
+
+    def read_verdicts(self) -> tuple[Verdict, ...]:
+        """Those that were written last; none where nothing readable says so."""
+        try:
+            return verdicts_in(self._verdicts.read_bytes())
+        except FileNotFoundError:
+            return ()
+        except (OSError, BadRequest) as error:
+            log.warning("verdicts.unreadable", path=str(self._verdicts), error=str(error))
+            return ()
+
+    def write_verdicts(self, verdicts: tuple[Verdict, ...]) -> None:
+        write_atomically(self._verdicts, verdicts_out(verdicts))
 
     def _path(self, slot: SlotId) -> Path:
         return self._prepared / f"{slot}.json"

@@ -1,4 +1,4 @@
-"""A node's annotation: its cards that are not healthy, to know them again from the node alone."""
+"""A node's annotation: its cards that are not or were not healthy, to know them again from the node alone."""
 
 import json
 from collections.abc import Iterable
@@ -14,13 +14,15 @@ VERSION = 1
 
 
 def write_annotation(cards: Iterable[CardState]) -> str | None:
-    """Compact JSON of the cards that are not healthy or have open reasons; None where there is none."""
-    told = {
-        state.card: _card(state, state.verdict) for state in cards if state.verdict and _ill(state.verdict)
-    }
-    if not told:
+    """Compact JSON of the cards that are not healthy or have open reasons, and the number of the last verdict
+    of each that is well again, so that nothing older brings its reasons back; None where there is neither."""
+    judged = [(state, state.verdict) for state in cards if state.verdict]
+    told = {state.card: _card(state, verdict) for state, verdict in judged if _ill(verdict)}
+    well = {state.card: verdict.seq for state, verdict in judged if verdict.seq and not _ill(verdict)}
+    if not told and not well:
         return None
-    return json.dumps({"v": VERSION, "cards": told}, separators=(",", ":"), sort_keys=True)
+    document = {"v": VERSION, "cards": told} | ({"well": well} if well else {})
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
 def read_annotation(node: NodeName, text: str) -> list[Restored]:
@@ -31,7 +33,8 @@ def read_annotation(node: NodeName, text: str) -> list[Restored]:
     """
     try:
         data = json.loads(text)
-        return [_restored(node, CardId(card), told) for card, told in sorted(data["cards"].items())]
+        ill = [_restored(node, CardId(card), told) for card, told in sorted(data["cards"].items())]
+        return ill + [_well(node, CardId(card), seq) for card, seq in sorted(data.get("well", {}).items())]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"the health annotation of node {node} cannot be read: {error!r}") from None
 
@@ -101,6 +104,14 @@ def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
         model=told.get("model", ""),
     )
     return Restored(verdict=verdict, holder=hold.get("by", ""), note=hold.get("note", ""))
+
+
+def _well(node: NodeName, card: CardId, seq: int) -> Restored:
+    return Restored(
+        verdict=Verdict(
+            node=node, card=card, state=HealthState.HEALTHY, schedulable=True, withheld=False, seq=int(seq)
+        )
+    )
 
 
 def _open(told: dict[str, Any]) -> OpenReason:

@@ -124,6 +124,55 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
     )
 
 
+def recalled(policy: Policy, state: CardState, verdict: Verdict, *, now_ms: int) -> CardState:
+    """Put what `verdict`, of an earlier life, says of the card before everything that was heard since."""
+    before = restored(replace(verdict, events=()), now_ms=now_ms)
+    origin = _joined(before.origin, state.origin) if state.forgot else before.origin
+    origin = replace(origin, holder=state.origin.holder, note=state.origin.note)
+    facts, log = origin, []
+    for entry in state.log:
+        facts = fold(policy, facts, entry.event, workload=entry.workload)
+        log.append(replace(entry, after=facts))
+    found = replace(
+        before,
+        origin=origin,
+        log=tuple(log),
+        forgot=state.forgot,
+        use=state.use,
+        workload=state.workload,
+        idle_since_ms=state.idle_since_ms,
+        fresh_ms=max(before.fresh_ms, state.fresh_ms),
+    )
+    live = state.verdict
+    if live is None or live.seq == 0:
+        return found
+    return replace(
+        found,
+        marked=state.marked or before.marked,
+        probation_until_ms=max(state.probation_until_ms, before.probation_until_ms),
+        flaps=max(state.flaps, before.flaps),
+        verdict=replace(live, seq=max(live.seq, verdict.seq)),
+        event_id=state.event_id,
+    )
+
+
+def _joined(before: Facts, since: Facts) -> Facts:
+    """Where the observations of `since` are gone, a reset among them still answers what it answers."""
+    stands = [
+        one
+        for one in before.reasons
+        if since.reason(one.id) is None and (one.clears_on != "reset" or one.last_seen_ms > since.reset_ms)
+    ]
+    joined = tuple(sorted((*since.reasons, *stands), key=lambda one: one.id))
+    return replace(
+        since,
+        boot_id=before.boot_id or since.boot_id,
+        boot_ms=0,
+        reasons=joined,
+        restored=since.restored | {one.id for one in stands},
+    )
+
+
 def _later(one: Observation, other: Observation) -> bool:
     """By the number that one agent gives its signals where both have one, else by time."""
     if (

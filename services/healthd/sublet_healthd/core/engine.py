@@ -9,12 +9,13 @@ from sublet.model.card import Card, Heartbeat, Inventory
 from sublet.model.health import Signal, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
-from sublet_healthd.core.card import CardState, Use, remember, restored
+from sublet_healthd.core.card import CardState, Use, recalled, remember, restored
 from sublet_healthd.core.facts import Facts
-from sublet_healthd.core.fold import LISTED, Manual
+from sublet_healthd.core.fold import Manual
 from sublet_healthd.core.idle import Evidence, use_of, workload_on
 from sublet_healthd.core.judge import Fresh, JudgeEffect, JudgeEvent, Refreshed, Tick, Transition, Used, judge
 from sublet_healthd.core.kmsg import Named, place, read_line
+from sublet_healthd.core.listing import listed, lost, where
 from sublet_healthd.core.policy import Policy
 
 Key = tuple[NodeName, CardId]
@@ -105,6 +106,8 @@ class _Node:
     beat_epoch: str = ""
     told: set[CardId] = field(default_factory=set)
     named: Named | None = None
+    settled: set[CardId] = field(default_factory=set)
+    """Cards whose past is known: from a store of ours, or because their agent has said what it knows."""
 
 
 class Engine:
@@ -226,7 +229,7 @@ class Engine:
             return
         other = self._at_place(signal.node, signal.pci)
         if other is not None:
-            yield from self._judge((signal.node, other), _lost(signal.node, other, signal.at_ms), now_ms)
+            yield from self._judge((signal.node, other), lost(signal.node, other, signal.at_ms), now_ms)
 
     def _everywhere(self, signal: Signal, now_ms: int) -> Iterator[Effect]:
         """Each card of the node gets it; the number counts for the one who sent it, not for each card."""
@@ -246,16 +249,42 @@ class Engine:
         view = self._node(seen.node)
         yield from self._boot(seen.node, seen.boot_id, seen.at_ms, now_ms)
         at_ms = min(seen.at_ms or now_ms, now_ms)
+        for verdict in seen.verdicts:
+            if verdict.node == seen.node:
+                yield from self._recalled(verdict, seen.boot_id, at_ms, now_ms)
+        view.settled |= {card.id for card in seen.cards}
         for card in seen.cards:
             before, view.listed[card.id] = view.listed.get(card.id), card
             back = card.id in view.gone
             view.gone.discard(card.id)
-            if back or before is None or _place(before) != _place(card):
-                yield from self._about(_seen(seen, card, at_ms, back=back), now_ms)
+            if back or before is None or where(before) != where(card):
+                yield from self._about(listed(seen, card, at_ms, back=back), now_ms)
         there = {card.id for card in seen.cards}
         for gone in [card for card in view.cards if card not in there and card not in view.gone]:
             view.gone.add(gone)
-            yield from self._judge((seen.node, gone), _lost(seen.node, gone, at_ms), now_ms)
+            yield from self._judge((seen.node, gone), lost(seen.node, gone, at_ms), now_ms)
+
+    def _recalled(self, verdict: Verdict, boot_id: str, at_ms: int, now_ms: int) -> Iterator[Effect]:
+        """An agent heard it from an earlier life of ours: it counts where nothing else is left of that life,
+        and where what is left is older. `boot_id` is the agent's, as of `at_ms`."""
+        view = self._node(verdict.node)
+        key = self._known(verdict.node, verdict.card)
+        state = self.cards[key]
+        known = state.verdict.seq if state.verdict else 0
+        if verdict.card in view.settled and verdict.seq <= known:
+            return
+        view.settled.add(verdict.card)
+        if verdict.boot_id and verdict.boot_id not in view.boots:
+            view.boots = {verdict.boot_id: None, **view.boots}
+        state_then = recalled(self.policy, state, verdict, now_ms=now_ms)
+        self._keep(key, state_then)
+        for boot, seen_ms in ((state.origin.boot_id, now_ms), (boot_id, at_ms)):
+            if boot and boot != self.cards[key].facts.boot_id:
+                told = Signal(node=key[0], card=key[1], kind=SignalKind.BOOT, boot_id=boot, at_ms=seen_ms)
+                yield from self._judge(key, told, now_ms)
+        yield from self._judge(key, Tick(), now_ms)
+        if self.cards[key].verdict == state_then.verdict and state_then.verdict:
+            yield Refreshed(verdict=state_then.verdict)  # the judgement is of before, our store knows another
 
     def _heartbeat(self, beat: Heartbeat, now_ms: int) -> Iterator[Effect]:
         view = self._node(beat.node)
@@ -315,6 +344,7 @@ class Engine:
         verdict = event.verdict
         view = self._node(verdict.node)
         view.cards[verdict.card] = None
+        view.settled.add(verdict.card)
         if verdict.boot_id:
             view.boots[verdict.boot_id] = None
         state = restored(verdict, now_ms=now_ms, holder=event.holder, note=event.note)
@@ -378,26 +408,3 @@ class Engine:
 def _stamped(signal: Signal, now_ms: int) -> Signal:
     """An observation cannot be of later: a node's clock that runs ahead must not stretch timers."""
     return replace(signal, at_ms=min(signal.at_ms or now_ms, now_ms))
-
-
-def _place(card: Card) -> tuple[str | None, ...]:
-    return card.pci, card.serial, card.model
-
-
-def _seen(inventory: Inventory, card: Card, at_ms: int, *, back: bool) -> Signal:
-    return Signal(
-        node=inventory.node,
-        card=card.id,
-        kind=SignalKind.CARD,
-        value="" if back else LISTED,
-        source="inventory",
-        boot_id=inventory.boot_id,
-        at_ms=at_ms,
-        pci=card.pci or "",
-        serial=card.serial or "",
-        model=card.model,
-    )
-
-
-def _lost(node: NodeName, card: CardId, at_ms: int) -> Signal:
-    return Signal(node=node, card=card, kind=SignalKind.PROBE, value="lost", source="inventory", at_ms=at_ms)
