@@ -57,8 +57,8 @@ def manifest(limits: dict[str, object], name: str = "pod") -> dict[str, Any]:
     }
 
 
-def ask_for(limits: dict[str, object]) -> PodAsk:
-    ask = read_pod(manifest(limits), namespace="team", options=Options(), managed=True)
+def ask_for(limits: dict[str, object], name: str = "pod") -> PodAsk:
+    ask = read_pod(manifest(limits, name), namespace="team", options=Options(), managed=True)
     assert isinstance(ask, PodAsk)
     return ask
 
@@ -66,7 +66,7 @@ def ask_for(limits: dict[str, object]) -> PodAsk:
 class Cluster:
     """Cards are used as the sum of bookings that come and go; nothing outside the engine is there."""
 
-    def __init__(self, nodes: int, *, seed: int = 7) -> None:
+    def __init__(self, nodes: int, *, fill: bool = True, seed: int = 7) -> None:
         self.draw = random.Random(seed)
         self.engine = Engine(Rules())
         self.used_mib = 0
@@ -77,7 +77,13 @@ class Cluster:
             self._add(NodeName(f"node-{at:05d}"))
         for event in (NodesListed(), PodsListed(), LedgerListed(1, complete=True)):
             self.engine.handle(event, now=NOW)
-        self._fill()
+        if fill:
+            self._fill()
+
+    def next_revision(self) -> int:
+        """Of the ledger's bucket."""
+        self._ids += 1
+        return self._ids
 
     def ask(self, ask: PodAsk) -> tuple[DecisionId, Placement | NoRoom]:
         """One decision as the webhook asks for it."""

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from sublet.model.reasons import Refusal, RefusalCode
 
@@ -68,16 +69,26 @@ def quantity(value: object) -> Fraction:
 
 def cpu_milli(amounts: Mapping[str, object]) -> int:
     """The `cpu` entry in thousandths of a core, rounded up; 0 where absent. Raises ValueError."""
-    return math.ceil(_amount(amounts, "cpu") * 1000)
+    return _amount(amounts, "cpu", _A_CORE)
 
 
 def host_memory_mib(amounts: Mapping[str, object]) -> int:
     """The `memory` entry in MiB, rounded up; 0 where absent. Raises ValueError."""
-    return math.ceil(_amount(amounts, "memory") / 2**20)
+    return _amount(amounts, "memory", _A_BYTE)
 
 
-def _amount(amounts: Mapping[str, object], name: str) -> Fraction:
-    found = quantity(amounts.get(name, 0))
+_A_CORE = Fraction(1000)
+_A_BYTE = Fraction(1, 2**20)
+
+
+def _amount(amounts: Mapping[str, object], name: str, unit: Fraction) -> int:
+    value = amounts.get(name)
+    return 0 if value is None else _counted(name, str(value), unit)
+
+
+@lru_cache(maxsize=4096)  # the same few texts are read for every review and every event of every pod
+def _counted(name: str, text: str, unit: Fraction) -> int:
+    found = quantity(text)
     if found < 0:
-        raise ValueError(f"{name}={amounts[name]!r} is negative")
-    return found
+        raise ValueError(f"{name}={text!r} is negative")
+    return math.ceil(found * unit)

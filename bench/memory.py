@@ -1,0 +1,121 @@
+"""Resident memory: the scheduler's state of a large cluster, and an agent that has nothing to do.
+
+`python -m bench.memory` is the child process in which the state is built.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import sublet_scheduler.app  # what a scheduler has loaded before it knows anything
+from sublet_scheduler.core.effects import Effect, ReleasePod, WriteLedger
+from sublet_scheduler.core.events import Event, LedgerWritten, PodPatched, PodSeen
+from sublet_scheduler.core.facts import PodFacts
+
+from bench.cluster import NOW, SHAPES, Cluster, ask_for
+from bench.figure import Figure
+from sublet.bus.jetstream import open_bus
+from sublet.bus.layout import LAYOUT
+from sublet.contract import decision
+from sublet.demo.natsserver import NatsServer
+from sublet.model.ids import PodRef, PodUid
+from sublet.model.placement import Placement
+from tests.integration.agentstage import agent_stage
+from tests.integration.test_agent_process import agent_process, registered
+
+NODES = 5_000
+PODS = 20_000
+IDLE_S = 3.0
+
+
+def measure() -> list[Figure]:
+    child = subprocess.run(
+        [sys.executable, "-m", "bench.memory"], check=True, capture_output=True, text=True, timeout=600
+    )
+    return [
+        Figure(
+            what=f"resident memory of a scheduler that knows {NODES:,} nodes × 8 cards and {PODS:,} pods",
+            value=float(child.stdout),
+            unit="MiB",
+        ),
+        Figure(
+            what="resident memory of an idle agent with 4 cards",
+            value=asyncio.run(_idle_agent()),
+            unit="MiB",
+            aim="≤ 64 MiB",
+        ),
+    ]
+
+
+async def _idle_agent() -> float:
+    with tempfile.TemporaryDirectory(prefix="sublet-bench-") as folder:
+        server = NatsServer(Path(folder))
+        await server.start()
+        try:
+            async with (
+                agent_stage() as stage,
+                open_bus(server.url, name="bench", layout=LAYOUT) as bus,
+                agent_process(stage, server.url) as agent,
+            ):
+                await registered(bus)
+                await asyncio.sleep(IDLE_S)
+                return resident_mib(str(agent.pid))
+        finally:
+            await server.stop()
+
+
+def resident_mib(pid: str = "self") -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(f"process {pid} has no resident memory")
+
+
+def _state() -> Cluster:
+    cluster = Cluster(NODES, fill=False)
+    for number in range(PODS):
+        _create(cluster, number)
+    return cluster
+
+
+def _create(cluster: Cluster, number: int) -> None:
+    """One pod from its review to its release."""
+    name = f"training-run-{number:05d}"
+    ask = ask_for(SHAPES[number % len(SHAPES)], name)
+    id_, outcome = cluster.ask(ask)
+    assert isinstance(outcome, Placement)
+    text = decision.write(id_, outcome, uid=None, key=b"key")
+    pod = PodFacts(
+        uid=PodUid(f"8d3f3f7e-0000-4000-8000-{number:012d}"),
+        ref=PodRef("team", name),
+        version=str(number),
+        ask=ask,
+        gated=True,
+        decision=decision.read(text),
+        decision_text=text,
+        proposed=True,
+    )
+    events: list[Event] = [PodSeen(pod)]
+    while events:
+        for effect in cluster.engine.handle(events.pop(0), now=NOW):
+            events += _outcome(cluster, pod, effect)
+
+
+def _outcome(cluster: Cluster, pod: PodFacts, effect: Effect) -> list[Event]:
+    if isinstance(effect, WriteLedger):
+        return [LedgerWritten(effect.entry.node, cluster.next_revision())]
+    if isinstance(effect, ReleasePod):
+        text = decision.write(effect.decision, effect.placement, uid=effect.uid, key=b"key")
+        released = replace(
+            pod, gated=False, signed=True, proposed=False, decision=decision.read(text), decision_text=text
+        )
+        return [PodPatched(effect.uid, done=True, pod=released)]
+    return []
+
+
+if __name__ == "__main__":
+    known = (_state(), sublet_scheduler.app)
+    print(resident_mib())
