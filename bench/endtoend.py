@@ -14,7 +14,8 @@ from bench.figure import Figure, Skipped, spread
 from sublet.contract import keys
 from tests import builders
 from tests.api.deployment import install
-from tests.api.scheduler.stage import Stage, Team, gates, team
+from tests.api.scheduler.stage import Stage
+from tests.api.scheduler.team import Team, gates, team
 from tests.lab import binaries
 from tests.lab.controlplane import ADMIN, ControlPlane
 
