@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.api.scheduler.stage import Stage, Team, team
+from tests.api.scheduler.stage import Stage
+from tests.api.scheduler.team import Team, team
 from tests.lab.controlplane import ControlPlane
 
 

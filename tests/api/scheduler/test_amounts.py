@@ -4,7 +4,7 @@ import pytest
 
 from sublet.contract import keys
 from sublet.model.reasons import Reason
-from tests.api.scheduler.stage import Team, annotations, gates
+from tests.api.scheduler.team import Team, annotations, gates
 from tests.builders import container, pod
 from tests.integration.schedulerstage import uid_of
 

@@ -4,7 +4,8 @@ import pytest
 
 from sublet.model.placement import GrantState
 from tests.api.deployment import JANE, KUBE_SCHEDULER
-from tests.api.scheduler.stage import Json, Team, gates
+from tests.api.scheduler.stage import Json
+from tests.api.scheduler.team import Team, gates
 from tests.api.verdicts import assert_allowed
 from tests.builders import container, pod
 from tests.integration.schedulerstage import cards_of, uid_of, until

@@ -7,7 +7,7 @@ from tests.api.deployment import JANE, REPLICASETS, SCHEDULER
 from tests.api.pods import ADMIN, STRATEGIC, Object
 from tests.api.pods import annotations as annotating
 from tests.api.pods import labels as labelling
-from tests.api.scheduler.stage import Team, annotations
+from tests.api.scheduler.team import Team, annotations
 from tests.api.verdicts import assert_denied_by
 from tests.builders import container, pod
 from tests.integration.schedulerstage import seen_again

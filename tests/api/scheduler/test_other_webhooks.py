@@ -1,10 +1,8 @@
 """Webhooks that run after ours may change the pod once more; it is still one pod with one decision."""
 
-import base64
+import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,79 +10,14 @@ import pytest
 
 from sublet.contract import decision, keys
 from tests.api.pods import STRATEGIC
-from tests.api.scheduler.stage import CONFIGURATIONS, Json, Team, annotations, gates
+from tests.api.scheduler.later import ALLOWED, adding, later, limiting, patching
+from tests.api.scheduler.stage import Json
+from tests.api.scheduler.team import Team, annotations, gates
 from tests.api.verdicts import assert_allowed, assert_denied_by
 from tests.builders import container, pod, verdict
-from tests.contract.kubeservers import Hook, webhook
 from tests.integration.schedulerstage import cards_of, uid_of, until
 
 pytestmark = [pytest.mark.api, pytest.mark.timeout(60)]
-
-ALLOWED: Json = {"allowed": True}
-Answering = Callable[[Json], Awaitable[Json] | Json]
-
-
-@asynccontextmanager
-async def later(on: Team, folder: Path, answer: Answering) -> AsyncIterator[Hook]:
-    """A webhook whose name comes after ours is asked about all pods of the namespace."""
-    async with webhook(folder, answer) as hook:
-        name = f"zz-{on.name}"
-        rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-        entry = {
-            "name": "later.example.dev",
-            "clientConfig": {"url": hook.url, "caBundle": hook.ca_bundle},
-            "rules": [rule],
-            "sideEffects": "NoneOnDryRun",
-            "reinvocationPolicy": "IfNeeded",
-            "admissionReviewVersions": ["v1"],
-            "namespaceSelector": {"matchLabels": {"test": on.name}},
-        }
-        plane = on.stage.plane
-        await plane.call("POST", CONFIGURATIONS, {"metadata": {"name": name}, "webhooks": [entry]})
-
-        async def in_force() -> bool:
-            hook.asked.clear()
-            await on.ask(pod("trial", container()), dry_run=True)
-            return bool(hook.asked)
-
-        async def out_of_force() -> bool:
-            return not await in_force()
-
-        try:
-            await until(in_force)
-            hook.asked.clear()
-            yield hook
-        finally:
-            await plane.call("DELETE", f"{CONFIGURATIONS}/{name}")
-            await until(out_of_force)
-
-
-def adding(new: Json) -> Answering:
-    """Adds a container to every pod that has it not yet."""
-
-    def answer(review: Json) -> Json:
-        named = {one["name"] for one in review["object"]["spec"]["containers"]}
-        if new["name"] in named:
-            return ALLOWED
-        return patching({"op": "add", "path": "/spec/containers/-", "value": new})
-
-    return answer
-
-
-def limiting(**limits: str) -> Answering:
-    """Writes these limits into the first container."""
-
-    def answer(review: Json) -> Json:
-        resources: Json = review["object"]["spec"]["containers"][0].get("resources") or {}
-        wanted = {part: {**(resources.get(part) or {}), **limits} for part in ("limits", "requests")}
-        return patching({"op": "add", "path": "/spec/containers/0/resources", "value": wanted})
-
-    return answer
-
-
-def patching(*operations: Json) -> Json:
-    encoded = base64.b64encode(json.dumps(operations).encode()).decode()
-    return {**ALLOWED, "patchType": "JSONPatch", "patch": encoded}
 
 
 def env_names(one: Json) -> Counter[str]:
@@ -237,3 +170,37 @@ async def test_a_pod_that_was_decided_anew_shows_no_trace_of_its_first_proposal(
     assert found["ALIYUN_COM_GPU_MEM_IDX"] == "1"
     assert keys.WAITING not in found
     assert f"{node}-0" not in json.dumps(released)
+
+
+async def test_a_proposal_that_is_used_for_many_pods_gives_no_card_twice(on: Team, tmp_path: Path) -> None:
+    node = await on.add_node(2)
+    proposals: list[Json] = []
+
+    def keep(review: Json) -> Json:
+        if not review["dryRun"]:
+            proposals.append(review["object"])
+        return {"allowed": bool(review["dryRun"])}
+
+    async with later(on, tmp_path, keep):
+        assert not (await on.ask(pod("p", container(gpu=1)))).ok
+    [proposal] = proposals
+    kept = {part: proposal["metadata"][part] for part in ("annotations", "labels")}
+    copies = [{**proposal, "metadata": {"name": f"copy-{at}", **kept}} for at in range(5)]
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(on.ask(one)) for one in copies]
+    made = [one.result().body["metadata"]["name"] for one in asked if one.result().ok]
+    assert made
+
+    async def granted() -> bool:
+        return len((await on.ledger(node)).grants) == min(2, len(made))
+
+    await until(granted)
+
+    async def all_let_go() -> bool:
+        uids = {one.uid for one in (await on.ledger(node)).grants}
+        free = [found for found in [await on.get(name) for name in made] if not gates(found)]
+        return {uid_of(found) for found in free} == uids
+
+    await until(all_let_go)
+    grants = (await on.ledger(node)).grants
+    assert len({one.grant.card for one in grants}) == len(grants)

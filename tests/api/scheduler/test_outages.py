@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sublet.contract import keys
-from tests.api.scheduler.stage import CONFIGURATIONS, NATS, SERVICE, Stage, Team, annotations, gates
+from tests.api.scheduler.stage import CONFIGURATIONS, NATS, SERVICE, Stage
+from tests.api.scheduler.team import Team, annotations, gates
 from tests.builders import container, pod
 from tests.eventually import eventually
 from tests.integration.schedulerstage import cards_of, uid_of

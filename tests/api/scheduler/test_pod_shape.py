@@ -8,7 +8,7 @@ import pytest
 from sublet.contract import decision, keys
 from tests.api.deployment import JANE
 from tests.api.pods import Object
-from tests.api.scheduler.stage import Team, annotations, gates, required_terms
+from tests.api.scheduler.team import Team, annotations, gates, required_terms
 from tests.api.verdicts import assert_allowed
 from tests.builders import container, pod
 from tests.integration.schedulerstage import cards_of, uid_of

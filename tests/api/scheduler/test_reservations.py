@@ -9,7 +9,7 @@ from sublet.model.reasons import Reason
 from sublet.runtime.clock import monotonic_s
 from tests.api.deployment import JANE
 from tests.api.pods import MERGE, STRATEGIC
-from tests.api.scheduler.stage import Team, annotations, gates, required_terms
+from tests.api.scheduler.team import Team, annotations, gates, required_terms
 from tests.api.verdicts import assert_allowed
 from tests.builders import container, pod
 from tests.integration.schedulerstage import cards_of, pinned_to, uid_of
