@@ -205,8 +205,11 @@ async def test_metrics_carry_the_labels_by_which_cards_are_joined(stage: Stage) 
         await stage.kubelet.run(pod("p"))
         async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
             text = await answer.text()
-    assert f'sublet_card_memory_mib{{gpu="0",modelName="A100",pci_bus_id="",uuid="{A}"}} 81920.0' in text
+    card = f'Hostname="{NODE}",UUID="{A}"'
+    assert f'sublet_card_memory_mib{{{card},gpu="0",modelName="A100",pci_bus_id=""}} 81920.0' in text
     assert 'sublet_agent_slots{state="healthy"} 64.0' in text
     assert 'sublet_agent_start_seconds_count{allowed="true"} 1.0' in text
     assert "sublet_bus_connected 1.0" in text
-    assert 'container="main",gpu="0",modelName="A100",namespace="default"' in text
+    labels = f'{{{card},container="main",gpu="0",modelName="A100",namespace="default",pci_bus_id="",pod="p"}}'
+    assert f"sublet_grant_memory_mib{labels} 4096.0" in text
+    assert f"sublet_grant_used_mib{labels} 0.0" in text

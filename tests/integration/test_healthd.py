@@ -15,6 +15,7 @@ from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
 from sublet.contract import keys, subjects
+from sublet.contract import metrics as names
 from sublet.demo.apiserver.faults import Answer
 from sublet.demo.apiserver.server import serve_api
 from sublet.demo.natsserver import NatsServer
@@ -261,7 +262,7 @@ async def test_nobody_acts_on_a_verdict_before_the_node_carries_it(stage: Stage)
         stage.api.faults.heal()
         await stage.until_state(HealthState.CONDEMNED)
         assert list(stage.annotation()) == [A]
-        assert "sublet_gpu_health_state" in text
+        assert names.CARD_HEALTH_STATE in text
 
 
 async def test_a_node_object_that_is_not_there_holds_nothing_up(stage: Stage) -> None:
@@ -305,9 +306,9 @@ async def test_a_signal_for_another_node_than_its_subject_and_an_unreadable_one_
         await stage.until_state(HealthState.CONDEMNED, B)
         verdict = await stage.verdict()
         assert verdict is None or verdict.state is HealthState.HEALTHY
-        for why in ("foreign_node", "unreadable"):
-            assert await healthd.metric(f'sublet_healthd_signals_suppressed_total{{why="{why}"}}') == 1
-        assert await healthd.metric('sublet_bus_poisoned_messages_total{consumer="healthd"}') == 1
+        ignored = f'{names.BUS_IGNORED_MESSAGES}_total{{source="{subjects.SIGNALS_STREAM}"}}'
+        assert await healthd.metric(ignored) == 2
+        assert await healthd.metric(f'{names.BUS_POISONED_MESSAGES}_total{{consumer="healthd"}}') == 1
 
 
 async def test_a_judge_that_meets_another_writer_of_verdicts_ends(stage: Stage) -> None:
@@ -332,13 +333,14 @@ async def test_the_active_reason_metric_goes_back_to_zero_and_the_counter_counts
         await stage.observe(XID, code=48)
         await stage.observe(XID, code=48)
         await stage.until_state(HealthState.CONDEMNED)
-        card = f'node="{NODE}",pci_bus_id="0000:01:00.0",uuid="{A}"'
-        active = f'sublet_gpu_reason_active{{code="48",gpu="0",kind="xid",model="NVIDIA A100",{card}}}'
+        card = f'Hostname="{NODE}",UUID="{A}",code="48",gpu="0",kind="xid"'
+        place = 'modelName="NVIDIA A100",pci_bus_id="00000000:01:00.0"'
+        active = f"{names.CARD_REASON_ACTIVE}{{{card},{place}}}"
         assert await healthd.metric(active) == 1
         await stage.observe(RESET)
         await stage.until_state(HealthState.HEALTHY)
         assert await healthd.metric(active) == 0
-        signals = f'sublet_gpu_signals_total{{code="48",kind="xid",node="{NODE}",source="file",uuid="{A}"}}'
+        signals = f'{names.CARD_SIGNALS}_total{{{card},{place},source="file"}}'
         assert await healthd.metric(signals) == 2
 
 

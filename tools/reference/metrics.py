@@ -39,9 +39,9 @@ def _rows(folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _row(call: ast.Call, kind: str, path: Path) -> Iterator[tuple[str, ...]]:
-    name = literal(call.args[0]) if call.args else None
-    if name is None:  # another Counter, or a function that is given the name
+    if not call.args or not isinstance(call.args[0], ast.Attribute):  # another Counter, or given the name
         return
+    [name] = words(call.args[0], path)
     text = literal(call.args[1])
     if text is None:
         raise ValueError(f"{path}:{call.lineno}: metric {name} says nothing of itself")

@@ -50,6 +50,9 @@ def words(node: ast.expr, path: Path) -> tuple[str, ...]:
     if isinstance(node, ast.Name):
         value = getattr(importlib.import_module(module_name(path)), node.id)
         return (value,) if isinstance(value, str) else tuple(value)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        value = getattr(getattr(importlib.import_module(module_name(path)), node.value.id), node.attr)
+        return (value,) if isinstance(value, str) else tuple(value)
     text = literal(node)
     if text is None:
         raise ValueError(f"{path}:{node.lineno}: {ast.unparse(node)} is not a list of words")

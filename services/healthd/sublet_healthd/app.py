@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -83,14 +82,14 @@ class Healthd:
         self._nodes = Nodes(kube, events, pauses=pauses, unix_ms=unix_ms)
         self._store = VerdictStore(bus, pauses=pauses)
         self._announcer = Announcer(bus, self._store, self.engine.listed, pauses=pauses)
-        self._outbox = Outbox(dropped=partial(metrics.suppressed, "too_many_transitions"))
+        self._outbox = Outbox(dropped=metrics.dropped)
         self._performer = Performer(self.engine, self._outbox, self._store, self._announcer, self._nodes)
         self._driver = Driver(self.engine, self._outbox, unix_ms=unix_ms, observe=metrics.observe)
         self._feeds = Feeds(
             bus,
             self._driver,
             self._store,
-            dropped=metrics.suppressed,
+            ignored=metrics.ignored,
             pauses=pauses,
             unix_ms=unix_ms,
         )

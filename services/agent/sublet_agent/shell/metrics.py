@@ -1,24 +1,25 @@
 """The agent's metrics; labels of cards are those of dcgm-exporter, so that the two can be joined."""
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sublet.bus.port import Bus
-from sublet.model.card import Card
+from sublet.contract import metrics as names
 from sublet.model.health import HealthState
+from sublet.model.ids import CardId, PodUid
 from sublet_agent.core.engine import Engine
+from sublet_agent.core.observation import Process
 from sublet_agent.shell.signals import SignalBox
-
-_CARD_LABELS = ("uuid", "gpu", "pci_bus_id", "modelName")
 
 
 class Metrics:
     def __init__(self, registry: CollectorRegistry, engine: Engine, box: SignalBox, bus: Bus) -> None:
         self._start = Histogram(
-            "sublet_agent_start_seconds",
+            names.START_SECONDS,
             "How long a PreStartContainer call took, by whether the container could start",
             ("allowed",),
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
@@ -43,30 +44,32 @@ class _Scrape(Collector):
         yield from self._grants()
         engine = self._engine
         held = engine.held
-        slots = GaugeMetricFamily("sublet_agent_slots", "Slots by state", labels=("state",))
+        slots = GaugeMetricFamily(names.SLOTS, "Slots by state", labels=("state",))
         slots.add_metric(("healthy",), engine.slot_count - len(engine.withheld))
         slots.add_metric(("unhealthy",), len(engine.withheld))
         slots.add_metric(("held",), float("nan") if held is None else len(held))
         yield slots
-        yield _gauge("sublet_agent_registered", "1 while the kubelet follows the slots", engine.registered)
-        yield _gauge("sublet_agent_starts_waiting", "Container starts that wait now", len(engine.pending))
-        yield _gauge("sublet_bus_connected", "1 while the bus is reachable", self._bus.state().connected)
-        yield CounterMetricFamily("sublet_agent_signals_sent", "Signals stored on the bus", self._box.sent)
+        yield _gauge(names.REGISTERED, "1 while the kubelet follows the slots", engine.registered)
+        yield _gauge(names.STARTS_WAITING, "Container starts that wait now", len(engine.pending))
+        yield _gauge(names.BUS_CONNECTED, "1 while the bus is reachable", self._bus.state().connected)
+        yield _gauge(names.SIGNALS_WAITING, "Signals not yet stored on the bus", self._box.waiting)
+        yield CounterMetricFamily(names.SIGNALS_SENT, "Signals stored on the bus", self._box.sent)
         yield CounterMetricFamily(
-            "sublet_agent_signals_dropped", "Signals given up because the box was full", self._box.dropped
+            names.SIGNALS_DROPPED, "Signals given up because the box was full", self._box.dropped
         )
 
     def _cards(self) -> Iterator[Metric]:
-        memory = GaugeMetricFamily("sublet_card_memory_mib", "Usable memory", labels=_CARD_LABELS)
-        lost = GaugeMetricFamily("sublet_card_lost", "1 while the driver misses it", labels=_CARD_LABELS)
-        used = GaugeMetricFamily("sublet_card_used_mib", "Memory in use", labels=_CARD_LABELS)
+        memory = GaugeMetricFamily(names.CARD_MEMORY_MIB, "Usable memory of a card", labels=names.CARD_LABELS)
+        lost = GaugeMetricFamily(names.CARD_LOST, "1 while the driver misses it", labels=names.CARD_LABELS)
+        used = GaugeMetricFamily(names.CARD_USED_MIB, "Memory of a card in use", labels=names.CARD_LABELS)
         outside = GaugeMetricFamily(
-            "sublet_card_outside_mib", "Memory used by nobody whom the agent prepared", labels=_CARD_LABELS
+            names.CARD_OUTSIDE_MIB, "Memory of a card that others use", labels=names.CARD_LABELS
         )
         uses = {use.card: use for use in self._engine.uses}
         for card in (self._engine.cards or {}).values():
-            labels = _labels(card)
-            memory.add_metric(labels, card.memory_mib or 0)
+            labels = names.labels_of(self._engine.config.node, card)
+            if card.memory_mib is not None:
+                memory.add_metric(labels, card.memory_mib)
             lost.add_metric(labels, card.health is HealthState.LOST)
             if (use := uses.get(card.id)) is not None:
                 used.add_metric(labels, use.used_mib)
@@ -75,20 +78,35 @@ class _Scrape(Collector):
 
     def _grants(self) -> Iterator[Metric]:
         promised = GaugeMetricFamily(
-            "sublet_grant_memory_mib",
-            "Memory promised to a container",
-            labels=(*_CARD_LABELS, "namespace", "pod", "container"),
+            names.GRANT_MEMORY_MIB, "Memory that a container was granted", labels=names.GRANT_LABELS
         )
-        cards = self._engine.cards or {}
-        for grant in self._engine.entry.grants if self._engine.entry else ():
+        used = GaugeMetricFamily(
+            names.GRANT_USED_MIB,
+            "Memory of a card that a pod uses; no container is named where several of the pod share the card",
+            labels=names.GRANT_LABELS,
+        )
+        holders: dict[tuple[CardId, PodUid], set[tuple[str, ...]]] = defaultdict(set)
+        engine = self._engine
+        cards = engine.cards or {}
+        for grant in engine.entry.grants if engine.entry else ():
             if (card := cards.get(grant.grant.card)) is not None:
-                labels = (*_labels(card), grant.pod.namespace, grant.pod.name, grant.container)
-                promised.add_metric(labels, grant.grant.memory_mib or 0)
-        yield promised
+                pod = (*names.labels_of(engine.config.node, card), grant.pod.namespace, grant.pod.name)
+                promised.add_metric((*pod, grant.container), grant.grant.memory_mib or 0)
+                holders[card.id, grant.uid].add((*pod, grant.container))
+        use = used_by_pods(engine.seen.processes if engine.seen else ())
+        for held, labels in holders.items():
+            [one, *others] = labels
+            used.add_metric((*one[:-1], "") if others else one, use[held])
+        yield from (promised, used)
 
 
-def _labels(card: Card) -> tuple[str, ...]:
-    return (card.id, str(card.index), card.pci or "", card.model)
+def used_by_pods(processes: Iterable[Process]) -> Counter[tuple[CardId, PodUid]]:
+    """MiB that the processes of each pod use on each card."""
+    used: Counter[tuple[CardId, PodUid]] = Counter()
+    for process in processes:
+        if process.uid is not None:
+            used[process.card, process.uid] += process.used_mib
+    return used
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

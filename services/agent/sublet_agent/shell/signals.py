@@ -86,6 +86,10 @@ class SignalBox:
         self._well.add(card)
         return not known
 
+    @property
+    def waiting(self) -> int:
+        return len(self._held)
+
     async def run(self) -> None:
         while True:
             await self._arrived.wait()

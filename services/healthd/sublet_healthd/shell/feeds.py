@@ -29,11 +29,11 @@ IN_HAND_S = 150.0
 IN_HAND_SIGNALS = 10_000
 """Of more than that the oldest wait until they are delivered again."""
 
-Dropped = Callable[[str], None]
+Ignored = Callable[[str], None]
 
 
 class Feeds:
-    """`dropped` is told why a message was left out: unreadable, or not its sender's to say."""
+    """`ignored` is told where a message was that was left out: unreadable, or not its sender's to say."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Feeds:
         driver: Driver,
         store: VerdictStore,
         *,
-        dropped: Dropped,
+        ignored: Ignored,
         pauses: Pauses,
         unix_ms: Callable[[], int],
     ) -> None:
         self._bus = bus
         self._driver = driver
         self._store = store
-        self._dropped = dropped
+        self._ignored = ignored
         self._pauses = pauses
         self._unix_ms = unix_ms
 
@@ -79,10 +79,10 @@ class Feeds:
         try:
             signal = _signal(message)
         except BadRequest as error:
-            self._drop("unreadable", message.subject, error)
+            self._drop("unreadable", subjects.SIGNALS_STREAM, message.subject, error)
             return Outcome.POISON
         if signal is None:
-            self._drop("foreign_node", message.subject, None)
+            self._drop("foreign_node", subjects.SIGNALS_STREAM, message.subject, None)
             return Outcome.DONE
         await self._driver.settle(signal)
         return Outcome.DONE
@@ -93,7 +93,11 @@ class Feeds:
         async with aclosing(self._bus.follow(subjects.INVENTORY_BUCKET)) as changes:
             async for change in changes:
                 synced = synced or isinstance(change, Synced)
-                said = self._read(change.entry, _said) if isinstance(change, Upserted) else None
+                said = (
+                    self._read(subjects.INVENTORY_BUCKET, change.entry, _said)
+                    if isinstance(change, Upserted)
+                    else None
+                )
                 if said is not None and (synced or not isinstance(said, Heartbeat)):
                     await self._driver.submit(said)
 
@@ -109,9 +113,10 @@ class Feeds:
             case Reset() | Deleted(key=subjects.LEDGER_META_KEY):
                 return LedgerLost()
             case Upserted(entry=entry):
-                return self._read(entry, _ledger)
+                return self._read(subjects.LEDGER_BUCKET, entry, _ledger)
             case Deleted(key=key, revision=revision):
-                return self._read(Entry(key=key, value=b"", revision=revision), _ledger)
+                gone = Entry(key=key, value=b"", revision=revision)
+                return self._read(subjects.LEDGER_BUCKET, gone, _ledger)
             case _:
                 return None
 
@@ -124,18 +129,18 @@ class Feeds:
                     self._store.forget()
                     await self._driver.submit(VerdictsLost())
 
-    def _read(self, entry: Entry, read: Callable[[Entry], Event | None]) -> Event | None:
+    def _read(self, bucket: str, entry: Entry, read: Callable[[Entry], Event | None]) -> Event | None:
         try:
             event = read(entry)
         except BadRequest as error:
-            self._drop("unreadable", entry.key, error)
+            self._drop("unreadable", bucket, entry.key, error)
             return None
         if event is None:
-            self._drop("foreign_node", entry.key, None)
+            self._drop("foreign_node", bucket, entry.key, None)
         return event
 
-    def _drop(self, why: str, where: str, error: BadRequest | None) -> None:
-        self._dropped(why)
+    def _drop(self, why: str, source: str, where: str, error: BadRequest | None) -> None:
+        self._ignored(source)
         log.warning("message.dropped", why=why, where=where, error=str(error) if error else "")
 
 

@@ -7,12 +7,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sublet.bus.port import Bus
-from sublet.model.health import HealthState, Signal, Verdict
-from sublet_healthd.core.card import CardState
+from sublet.contract import metrics as names
+from sublet.model.health import HealthState, Signal
+from sublet.model.ids import CardId, NodeName
 from sublet_healthd.core.engine import Effect, Engine, Event
 from sublet_healthd.core.judge import Transition
-
-CARD = ["node", "uuid", "gpu", "pci_bus_id", "model"]  # dcgm-exporter's join labels in lower case
 
 
 class Metrics:
@@ -20,39 +19,47 @@ class Metrics:
         self, registry: CollectorRegistry, engine: Engine, bus: Bus, *, unix_ms: Callable[[], int]
     ) -> None:
         self._signals = Counter(
-            "sublet_gpu_signals",
+            names.CARD_SIGNALS,
             "Raw health observations by what they told",
-            ["node", "uuid", "kind", "code", "source"],
+            [*names.CARD_LABELS, "kind", "code", "source"],
             registry=registry,
         )
         self._transitions = Counter(
-            "sublet_gpu_transitions",
+            names.CARD_TRANSITIONS,
             "Changes of a card's state or reasons",
-            ["node", "uuid", "from", "to", "reason"],
+            [*names.CARD_LABELS, "from", "to", "reason"],
             registry=registry,
         )
-        self._suppressed = Counter(
-            "sublet_healthd_signals_suppressed",
-            "Messages and transitions that were left out, and why",
-            ["why"],
+        self._ignored = Counter(
+            names.BUS_IGNORED_MESSAGES,
+            "Messages that nobody should have written, by stream or bucket",
+            ["source"],
             registry=registry,
         )
+        self._dropped = Counter(
+            names.FACTS_DROPPED, "Public facts given up while the bus was away", registry=registry
+        )
+        self._engine = engine
         registry.register(_Cards(engine, bus, unix_ms))
 
     def observe(self, event: Event, effects: Sequence[Effect]) -> None:
         if isinstance(event, Signal):
             code = str(event.code) if event.code else event.name or event.value
-            card = event.card or ""
-            self._signals.labels(event.node, card, event.kind, code, event.source).inc(max(event.count, 1))
+            where = _labels(self._engine, event.node, event.card, pci=event.pci, model=event.model)
+            self._signals.labels(*where, event.kind, code, event.source).inc(max(event.count, 1))
         for effect in effects:
             if isinstance(effect, Transition):
                 verdict = effect.verdict
-                self._transitions.labels(
-                    verdict.node, verdict.card, effect.previous, verdict.state, verdict.rule
-                ).inc()
+                where = _labels(
+                    self._engine, verdict.node, verdict.card, pci=verdict.pci, model=verdict.model
+                )
+                self._transitions.labels(*where, effect.previous, verdict.state, verdict.rule).inc()
 
-    def suppressed(self, why: str) -> None:
-        self._suppressed.labels(why).inc()
+    def ignored(self, source: str) -> None:
+        self._ignored.labels(source).inc()
+
+    def dropped(self) -> None:
+        self._dropped.inc()
 
 
 class _Cards(Collector):
@@ -62,31 +69,38 @@ class _Cards(Collector):
         self._engine = engine
         self._bus = bus
         self._unix_ms = unix_ms
-        self._reasons: dict[tuple[str, str, str], list[str]] = {}
+        self._reasons: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def collect(self) -> Iterator[Metric]:
         now_ms = self._unix_ms()
-        state = GaugeMetricFamily("sublet_gpu_health_state", "1 for the state shown", labels=[*CARD, "state"])
-        takes = GaugeMetricFamily("sublet_gpu_schedulable", "1 if new shares may be placed", labels=CARD)
+        state = GaugeMetricFamily(
+            names.CARD_HEALTH_STATE, "1 for the state shown", labels=[*names.CARD_LABELS, "state"]
+        )
+        takes = GaugeMetricFamily(
+            names.CARD_SCHEDULABLE, "1 if new shares may be placed", labels=names.CARD_LABELS
+        )
         active = GaugeMetricFamily(
-            "sublet_gpu_reason_active", "1 while a reason is open", labels=[*CARD, "kind", "code"]
+            names.CARD_REASON_ACTIVE, "1 while a reason is open", labels=[*names.CARD_LABELS, "kind", "code"]
         )
         since = GaugeMetricFamily(
-            "sublet_gpu_reason_since_seconds", "Age of an open reason", labels=[*CARD, "kind", "code"]
+            names.CARD_REASON_AGE_SECONDS,
+            "Age of an open reason",
+            labels=[*names.CARD_LABELS, "kind", "code"],
         )
         age = GaugeMetricFamily(
-            "sublet_healthd_verdict_age_seconds", "Since anybody last told of the card", labels=CARD
+            names.CARD_SILENCE_SECONDS, "Since anybody last told of the card", labels=names.CARD_LABELS
         )
         for card in self._engine.cards.values():
             if card.verdict is None:
                 continue
-            labels = self._labels(card, card.verdict)
+            told = card.verdict
+            labels = _labels(self._engine, card.node, card.card, pci=told.pci, model=told.model)
             for one in HealthState:
                 state.add_metric([*labels, one], float(card.verdict.state is one))
             takes.add_metric(labels, float(card.verdict.schedulable))
             for reason in card.verdict.reasons:
                 code = reason.id.partition(":")[2]
-                self._reasons[card.node, card.card, reason.id] = [*labels, reason.kind, code]
+                self._reasons[card.node, card.card, reason.id] = (*labels, reason.kind, code)
                 since.add_metric([*labels, reason.kind, code], (now_ms - reason.first_seen_ms) / 1000)
             if card.fresh_ms:
                 age.add_metric(labels, (now_ms - card.fresh_ms) / 1000)
@@ -100,21 +114,26 @@ class _Cards(Collector):
             active.add_metric(reason_labels, float(key in open_now))
         yield from (state, takes, active, since, age, *self._of_bus())
 
-    def _labels(self, card: CardState, verdict: Verdict) -> list[str]:
-        listed = self._engine.listed(card.node, card.card)
-        return [card.node, card.card, str(listed.index) if listed else "", verdict.pci, verdict.model]
-
     def _of_bus(self) -> Iterator[Metric]:
         told = self._bus.state()
         yield GaugeMetricFamily(
-            "sublet_bus_connected", "1 while the bus answers", value=float(told.connected)
+            names.BUS_CONNECTED, "1 while the bus is reachable", value=float(told.connected)
         )
-        lag = GaugeMetricFamily("sublet_bus_lag_messages", "Messages that wait", labels=["consumer"])
+        lag = GaugeMetricFamily(
+            names.BUS_LAG_MESSAGES, "Messages that wait for a consumer", labels=["consumer"]
+        )
         poisoned = CounterMetricFamily(
-            "sublet_bus_poisoned_messages", "Messages that were given up", labels=["consumer"]
+            names.BUS_POISONED_MESSAGES, "Messages given up for good", labels=["consumer"]
         )
         for consumer, waiting in told.lag.items():
             lag.add_metric([consumer], waiting)
         for consumer, given_up in told.poisoned.items():
             poisoned.add_metric([consumer], given_up)
         yield from (lag, poisoned)
+
+
+def _labels(engine: Engine, node: NodeName, card: CardId | None, *, pci: str, model: str) -> tuple[str, ...]:
+    """As its agent lists the card, else as far as it was told."""
+    if card and (listed := engine.listed(node, card)):
+        return names.labels_of(node, listed)
+    return names.card_labels(node, card, pci=pci, model=model)

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sublet.bus.port import BusState
+from sublet.contract import metrics as names
 from sublet.model.ids import DecisionId
 from sublet.model.placement import Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode
@@ -19,8 +20,6 @@ from sublet_scheduler.shell.outbox import PublicEffect
 
 log = structlog.get_logger()
 
-CARD = ["Hostname", "gpu", "UUID", "modelName"]  # as dcgm-exporter names them, so that series join
-GRANT = [*CARD, "namespace", "pod", "container"]
 DECISION_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2)
 RELEASE_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30)
 COMMITTED_MOST = 10_000
@@ -32,38 +31,34 @@ class Metrics:
         self._clock = clock
         self._committed: dict[DecisionId, float] = {}
         self.registry = CollectorRegistry()
-        self._decisions = Counter(
-            "sublet_decisions", "Answers to reviews.", ["outcome"], registry=self.registry
-        )
+        self._decisions = Counter(names.DECISIONS, "Answers to reviews.", ["outcome"], registry=self.registry)
         self._refusals = Counter(
-            "sublet_refusals", "Pods refused at admission.", ["code"], registry=self.registry
+            names.REFUSALS, "Pods refused at admission.", ["code"], registry=self.registry
         )
         self._decision_s = Histogram(
-            "sublet_decision_seconds",
+            names.DECISION_SECONDS,
             "From a review's question to the engine's answer.",
             buckets=DECISION_S,
             registry=self.registry,
         )
         self._release_s = Histogram(
-            "sublet_release_seconds",
+            names.RELEASE_SECONDS,
             "From the grant in the ledger to the pod without our gate.",
             buckets=RELEASE_S,
             registry=self.registry,
         )
         self._conflicts = Counter(
-            "sublet_ledger_conflicts", "Ledger writes that met a newer entry.", registry=self.registry
+            names.LEDGER_CONFLICTS, "Ledger writes that met a newer entry.", registry=self.registry
         )
         self._dropped = Counter(
-            "sublet_dropped_messages",
-            "Messages on the bus that nobody should have written.",
-            ["bucket"],
+            names.BUS_IGNORED_MESSAGES,
+            "Messages that nobody should have written, by stream or bucket.",
+            ["source"],
             registry=self.registry,
         )
-        self._claims = Counter(
-            "sublet_claims", "What became of pods' claims.", ["what"], registry=self.registry
-        )
+        self._claims = Counter(names.CLAIMS, "What became of pods' claims.", ["what"], registry=self.registry)
         self._reports = Counter(
-            "sublet_reports", "Things a person should know of.", ["code"], registry=self.registry
+            names.REPORTS, "Things a person should know of.", ["code"], registry=self.registry
         )
 
     def answered(self, answer: Answer, took_s: float) -> None:
@@ -117,31 +112,46 @@ class StateCollector(Collector):
         yield from self._grants()
         yield self._waiting()
         state = self._bus()
-        up = GaugeMetricFamily("sublet_bus_connected", "Whether the bus is reachable.")
+        up = GaugeMetricFamily(names.BUS_CONNECTED, "1 while the bus is reachable.")
         up.add_metric([], float(state.connected))
         yield up
-        lag = GaugeMetricFamily("sublet_bus_lag", "Messages that wait for a consumer.", labels=["consumer"])
+        lag = GaugeMetricFamily(
+            names.BUS_LAG_MESSAGES, "Messages that wait for a consumer.", labels=["consumer"]
+        )
         for consumer, waiting in sorted(state.lag.items()):
             lag.add_metric([consumer], waiting)
-        yield lag
-        lost = CounterMetricFamily("sublet_dropped_facts", "Public facts given up while the bus was away.")
+        poisoned = CounterMetricFamily(
+            names.BUS_POISONED_MESSAGES, "Messages given up for good.", labels=["consumer"]
+        )
+        for consumer, given_up in sorted(state.poisoned.items()):
+            poisoned.add_metric([consumer], given_up)
+        yield from (lag, poisoned)
+        lost = CounterMetricFamily(names.FACTS_DROPPED, "Public facts given up while the bus was away.")
         lost.add_metric([], self._dropped())
         yield lost
 
     def _cards(self) -> Iterable[Metric]:
-        memory = GaugeMetricFamily("sublet_card_memory_mib", "Usable memory of a card.", labels=CARD)
-        promised = GaugeMetricFamily("sublet_card_promised_mib", "Memory promised of a card.", labels=CARD)
+        memory = GaugeMetricFamily(
+            names.CARD_MEMORY_MIB, "Usable memory of a card.", labels=names.CARD_LABELS
+        )
+        promised = GaugeMetricFamily(
+            names.CARD_PROMISED_MIB, "Memory promised of a card.", labels=names.CARD_LABELS
+        )
         outside = GaugeMetricFamily(
-            "sublet_card_outside_mib", "Memory of a card that others use.", labels=CARD
+            names.CARD_OUTSIDE_MIB, "Memory of a card that others use.", labels=names.CARD_LABELS
         )
         core = GaugeMetricFamily(
-            "sublet_card_promised_core_percent", "Compute promised of a card.", labels=CARD
+            names.CARD_PROMISED_CORE_PERCENT, "Compute promised of a card.", labels=names.CARD_LABELS
         )
-        shares = GaugeMetricFamily("sublet_card_shares", "Shares on a card.", labels=CARD)
-        open_ = GaugeMetricFamily("sublet_card_open", "Whether a card takes new shares.", labels=CARD)
+        shares = GaugeMetricFamily(names.CARD_SHARES, "Shares on a card.", labels=names.CARD_LABELS)
+        open_ = GaugeMetricFamily(
+            names.CARD_OPEN, "Whether a card takes new shares.", labels=names.CARD_LABELS
+        )
+        cards = GaugeMetricFamily(names.CARDS, "Cards of a node.", labels=["Hostname"])
         for node in self._state.fleet.nodes.values():
+            cards.add_metric([node.name], len(node.by_index))
             for one in node.by_index:
-                labels = [node.name, str(one.card.index), one.card.id, one.card.model]
+                labels = names.labels_of(node.name, one.card)
                 if one.card.memory_mib is not None:
                     memory.add_metric(labels, one.card.memory_mib)
                 promised.add_metric(labels, one.used_mib)
@@ -149,26 +159,27 @@ class StateCollector(Collector):
                 core.add_metric(labels, one.used_core)
                 shares.add_metric(labels, one.shares)
                 open_.add_metric(labels, float(one.open))
-        return (memory, promised, outside, core, shares, open_)
+        return (cards, memory, promised, outside, core, shares, open_)
 
     def _grants(self) -> Iterable[Metric]:
-        memory = GaugeMetricFamily("sublet_grant_mib", "Memory that a container was granted.", labels=GRANT)
+        memory = GaugeMetricFamily(
+            names.GRANT_MEMORY_MIB, "Memory that a container was granted.", labels=names.GRANT_LABELS
+        )
         core = GaugeMetricFamily(
-            "sublet_grant_core_percent", "Compute that a container was granted.", labels=GRANT
+            names.GRANT_CORE_PERCENT, "Compute that a container was granted.", labels=names.GRANT_LABELS
         )
         for record in self._state.records.values():
-            cards = self._state.cards(record.node) if record.node else {}
+            if (node := record.node) is None:
+                continue
+            cards = self._state.cards(node)
             for one in record.grants:
                 card = cards.get(one.grant.card)
-                labels = [
-                    record.node or "",
-                    str(one.grant.index),
-                    one.grant.card,
-                    card.model if card else "",
-                    record.ref.namespace,
-                    record.ref.name,
-                    one.container,
-                ]
+                where = (
+                    names.labels_of(node, card)
+                    if card
+                    else names.card_labels(node, one.grant.card, index=one.grant.index)
+                )
+                labels = (*where, record.ref.namespace, record.ref.name, one.container)
                 memory.add_metric(labels, one.grant.memory_mib or 0)
                 core.add_metric(labels, one.grant.core_percent)
         return (memory, core)
@@ -180,7 +191,7 @@ class StateCollector(Collector):
             if record.stage is Stage.WAITING and record.facts and record.facts.gated:
                 reasons = record.no_room.reasons if record.no_room else {}
                 counts[max(reasons, key=lambda one: reasons[one], default=Reason.UNDECIDED)] += 1
-        waiting = GaugeMetricFamily("sublet_waiting_pods", "Pods behind our gate.", labels=["reason"])
+        waiting = GaugeMetricFamily(names.WAITING_PODS, "Pods behind our gate.", labels=["reason"])
         for reason, count in sorted(counts.items()):
             waiting.add_metric([reason], count)
         return waiting
