@@ -54,10 +54,13 @@ class Engine:
 
     def due(self, now: float) -> float | None:
         """When the next Tick is needed, monotonic seconds; None while nothing can happen by itself."""
-        times = [one.until for one in self.state.reservations.values()]
+        first = next(iter(self.state.reservations.values()), None)  # all live equally long
+        times = [first.until] if first else []
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
-        times += [*self.state.avoid.values(), *self.releases.timers(now), *self.stuck.timers()]
+        times += self.state.avoid.values()
+        for record in self.state.watched():
+            times += [*self.releases.timer(record, now), *self.stuck.timer(record)]
         return min(times, default=None)
 
     def handle(self, event: ev.Event, *, now: float) -> list[Effect]:

@@ -109,11 +109,11 @@ class Releases:
             if not record.patching and record.again_s <= now:
                 self.retry(record, now)
 
-    def timers(self, now: float) -> Iterator[float]:
+    @staticmethod
+    def timer(record: PodRecord, now: float) -> Iterator[float]:
         """When a patch is to be tried again, monotonic seconds."""
-        for record in self._state.watched():
-            if record.stage is not Stage.RELEASED and not record.patching:
-                yield max(record.again_s, now)
+        if record.stage is not Stage.RELEASED and not record.patching:
+            yield max(record.again_s, now)
 
     def patch_again(self, uid: PodUid, now: float) -> None:
         record = self._state.records.get(uid)

@@ -22,10 +22,10 @@ class StuckPins:
             if stuck is not None and now - stuck >= self._state.rules.stuck_pin_s:
                 self._free_pin(record, "kube-scheduler cannot place it on the node of its cards", now)
 
-    def timers(self) -> Iterator[float]:
-        for record in self._state.watched():
-            if record.stage is Stage.RELEASED and record.stuck_s is not None:
-                yield record.stuck_s + self._state.rules.stuck_pin_s
+    def timer(self, record: PodRecord) -> Iterator[float]:
+        """When a stuck pod is to be freed, monotonic seconds."""
+        if record.stage is Stage.RELEASED and record.stuck_s is not None:
+            yield record.stuck_s + self._state.rules.stuck_pin_s
 
     def move_unstarted(self, occupancy: Occupancy, now: float) -> None:
         closed = self._state.fleet.node(occupancy.node).closed

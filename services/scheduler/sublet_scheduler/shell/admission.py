@@ -15,7 +15,7 @@ from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import NATIVE_NAME, Options
 from sublet.contract.patching import admission_patch, elsewhere_patch
 from sublet.contract.podspec import Json
-from sublet.contract.reading import forged_keys, read_pod
+from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
 from sublet.contract.results import pod_results
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest, Unavailable
@@ -58,7 +58,8 @@ class Admission:
         pod = request.object
         if pod is None or not _concerns_us(request, pod):
             return allow(request.uid)
-        managed = await self.managed(request.namespace)
+        # a look at the namespace is only owed where foreign names would count
+        managed = _names_foreign(pod, self.options) and await self.managed(request.namespace)
         carried = self._carried(pod)
         ask = read_pod(pod, namespace=request.namespace, options=self.options, managed=managed)
         refusal = self._objection(pod, carried, ask, managed=managed)
@@ -178,6 +179,16 @@ def _concerns_us(request: Request, pod: Json) -> bool:
     """Pods at their creation, but for the kubelet's mirrors of static pods."""
     mirror = MIRROR in podspec.annotations(pod) and request.user_info.username.startswith("system:node:")
     return request.operation == "CREATE" and request.kind.kind == "Pod" and not mirror
+
+
+def _names_foreign(pod: Json, options: Options) -> bool:
+    """Whether a resource or a result key of another dialect than ours stands in the pod."""
+    foreign = [one for one in enabled_dialects(options, managed=True) if one.name != NATIVE_NAME]
+    resources = frozenset[str]().union(*(one.resources for one in foreign))
+    results = frozenset[str]().union(*(one.result_keys for one in foreign))
+    return bool(results & podspec.annotations(pod).keys()) or any(
+        resources & container.limits.keys() for container in podspec.containers(pod)
+    )
 
 
 def _misused_slot(pod: Json, ask: PodAsk) -> Refusal | None:

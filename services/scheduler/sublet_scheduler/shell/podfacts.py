@@ -1,13 +1,13 @@
 """Reads Pod objects into what the engine decides on: pods that claim whole, a few fields of all others."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from sublet.contract import decision, keys, podspec
+from sublet.contract import decision, dialects, keys, podspec
 from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
@@ -18,6 +18,7 @@ from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.reasons import Refusal
 from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.shell.recentpods import RecentPods
 
 
 class _Resources(msgspec.Struct):
@@ -71,15 +72,28 @@ _whole = msgspec.json.Decoder(dict[str, Any]).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReader:
-    """`key` checks the MAC of decisions."""
+    """`key` checks the MAC of decisions; `recent` keeps the pods that are still gated."""
 
     options: Options
     key: bytes
+    recent: RecentPods = field(default_factory=RecentPods)
 
     def read(self, raw: bytes) -> PodFacts:
         """Raises msgspec.DecodeError and ValueError where it is no pod."""
         slim = _slim(raw)
-        return self.read_whole(_whole(raw)) if _may_claim(slim) else self._unclaimed(slim)
+        if not _may_claim(slim):
+            return self._unclaimed(slim)
+        pod = self.read_whole(_whole(raw))
+        if pod.gated:
+            self.recent.keep(pod.uid, pod.version, bytes(raw))
+        else:
+            self.recent.forget(pod.uid)
+        return pod
+
+    def recall(self, uid: PodUid, version: str) -> Json | None:
+        """The pod as the watch showed it at `version`, if it is still kept."""
+        raw = self.recent.get(uid, version)
+        return _whole(raw) if raw is not None else None
 
     def read_whole(self, pod: Json) -> PodFacts:
         """The same for an object that is decoded already."""
@@ -140,9 +154,13 @@ class PodReader:
 
     def _served(self, view: Json) -> dict[str, int]:
         """Served resources that the pod takes of its node without a claim."""
-        served = {keys.SLOT}.union(*(one.resources for one in enabled_dialects(self.options, managed=True)))
         found = list(podspec.containers(view))
-        named = {name for one in found for name in one.limits if name in served}
+        named = {
+            name
+            for one in found
+            for name in one.limits
+            if name == keys.SLOT or dialects.serves(name, self.options)
+        }
         return {
             name: podspec.effective(found, lambda one, name=name: _units(one.limits.get(name)))  # type: ignore[misc]
             for name in sorted(named)

@@ -1,6 +1,7 @@
 """The guarded patches of a pod: release, and back to waiting.
 
-Each is one PATCH that fails whole where the pod is another than the engine saw. Whatever else comes back than
+Each is one PATCH, made from the pod as the watch showed it, that fails whole where the pod is another than
+the engine saw. Whatever else comes back than
 a clear yes, the pod is read again and what it says counts.
 """
 
@@ -52,7 +53,7 @@ class PodPatches:
             return PatchUnclear(effect.uid)
 
     async def _perform(self, effect: PodPatch) -> Event:
-        pod = await self._get(effect)
+        pod = self.reader.recall(effect.uid, effect.version) or await self._get(effect)
         if pod is None:
             return PodPatched(effect.uid, done=False, pod=None)
         if pod["metadata"]["resourceVersion"] != effect.version:
