@@ -37,6 +37,11 @@ def test_an_image_installs_nothing_that_is_not_locked(service: str) -> None:
     assert _wanted(service) <= {_normal(name) for name in versions}
 
 
+def test_the_agents_image_has_no_http_library_that_its_bus_client_would_load() -> None:
+    """nats-py imports aiohttp wherever it finds it, for websockets; that is 10 MiB on every node."""
+    assert "aiohttp==" not in locked("agent")
+
+
 @every_service
 def test_an_image_starts_from_a_named_version(service: str) -> None:
     bases = re.findall(r"^FROM (\S+)", dockerfile(service), flags=re.MULTILINE)
