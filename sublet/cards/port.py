@@ -49,6 +49,8 @@ class Observation:
     value: str = ""
     source: str = "file"
     boot_id: str = ""
+    count: int = 1
+    """How many alike this one stands for."""
     gi: int | None = None
     ci: int | None = None
     raw: str = ""
@@ -70,6 +72,7 @@ class Observation:
             epoch=epoch,
             seq=seq,
             at_ms=at_ms,
+            count=self.count,
             gi=self.gi,
             ci=self.ci,
             raw=self.raw,

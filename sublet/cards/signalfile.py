@@ -16,17 +16,8 @@ from sublet.contract.pci import pci_address
 from sublet.model.errors import BadRequest
 from sublet.model.health import SignalKind
 from sublet.model.ids import CardId, NodeName
+from sublet.model.level import COUNTS, FLAGS
 
-FLAGS = (
-    "remap_pending",
-    "remap_failed",
-    "retired_pending",
-    "thermal_slowdown",
-    "power_brake",
-    "pcie_degraded",
-    "inforom_corrupt",
-)
-COUNTS = ("ecc_uncorrectable", "nvlink_errors", "leftover_memory_mib")
 RECOVERY_ACTIONS = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
 PROBE_RESULTS = ("ok", "lost", "error", "hang")
 

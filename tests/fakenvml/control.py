@@ -29,12 +29,26 @@ class FakeCard:
     """Whether the links end at an NVSwitch."""
     processes: tuple[tuple[int, int], ...] = ()
     """(pid, MiB)"""
+    used_mib: int = 0
     recovery: int = -1
     ecc: int = -1
+    ecc_aggregate: int = -1
+    sram_exceeded: int = -1
     remap_pending: bool = False
     remap_failed: bool = False
     retired_pending: bool = False
     clocks: int = 0
+    inforom_corrupt: int = -1
+    width: int = -1
+    width_max: int = -1
+    generation: int = -1
+    generation_max: int = -1
+    replays: int = -1
+    busy_percent: int = -1
+    fabric: int = -1
+    fabric_status: int = 0
+    values: tuple[tuple[int, int], ...] = ()
+    """(NVML field id, value)"""
     error: int = 0
     """What every call about the card answers."""
     hang: bool = False
@@ -44,8 +58,8 @@ class FakeCard:
 
     def _text(self, name: str) -> str:
         value = getattr(self, name)
-        if name == "processes":
-            return ",".join(f"{pid}:{mib}" for pid, mib in value)
+        if name in ("processes", "values"):
+            return ",".join(f"{one}:{other}" for one, other in value)
         if isinstance(value, tuple):
             return ",".join(value)
         return str(int(value)) if isinstance(value, int) else str(value)
@@ -79,7 +93,7 @@ class FakeNvml:
             file.write(" ".join(map(str, (uuid, kind, data, *gi_ci))) + "\n")
 
     def calls(self, name: str) -> int:
-        """How often `waits` or `sets` (of event sets) were asked for in this process."""
+        """How often `waits` or `sets` (of event sets) were asked for in this process, or events `delivered`."""
         return int(getattr(ctypes.CDLL(str(self.library)), f"fake_{name}")())
 
     def _write(self) -> None:

@@ -22,21 +22,24 @@
 
 enum {
     OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
-    TIMED_OUT = 10, LOST = 15,
+    TIMED_OUT = 10, BAD_INFOROM = 14, LOST = 15,
 };
-enum { CARDS = 32, LINKS = 36, PROCESSES = 16, NONE = -1 };
+enum { CARDS = 32, LINKS = 36, PROCESSES = 16, VALUES = 16, NONE = -1 };
 
 typedef struct { unsigned pid; unsigned long long mib; } Process;
+typedef struct { unsigned field; unsigned long long value; } Value;
 
 typedef struct {
     char uuid[96], name[96], serial[32], pci[32];
     int minor, mig, recovery, error, hang, listed, group, switched;
-    long long memory_mib, reserved_mib, ecc;
-    int remap_pending, remap_failed, retired_pending;
+    long long memory_mib, reserved_mib, used_mib, ecc, ecc_aggregate;
+    int remap_pending, remap_failed, retired_pending, inforom_corrupt, sram_exceeded;
+    int width, width_max, generation, generation_max, replays, busy_percent, fabric, fabric_status;
     unsigned long long clocks;
-    int links, processes;
+    int links, processes, values;
     char link[LINKS][32];
     Process process[PROCESSES];
+    Value value[VALUES];
 } Card;
 
 typedef Card *Handle;
@@ -49,10 +52,11 @@ static int known, count, init_error, wait_error, set_error, started;
 static char driver[80], hanging[80], folder[4096];
 static struct timespec read_at;
 static ino_t read_inode;
-static atomic_uint waits, sets;
+static atomic_uint waits, sets, delivered;
 
 unsigned fake_waits(void) { return waits; }
 unsigned fake_sets(void) { return sets; }
+unsigned fake_delivered(void) { return delivered; }
 
 static const char *in_folder(const char *file) {
     static __thread char path[4200];
@@ -81,8 +85,14 @@ static void read_item(Card *card, char *key, char *value) {
     char *rest, *one;
     TEXT(name); TEXT(serial); TEXT(pci);
     NUMBER(minor); NUMBER(mig); NUMBER(recovery); NUMBER(error); NUMBER(hang); NUMBER(group); NUMBER(switched);
-    NUMBER(memory_mib); NUMBER(reserved_mib); NUMBER(ecc); NUMBER(clocks);
-    NUMBER(remap_pending); NUMBER(remap_failed); NUMBER(retired_pending);
+    NUMBER(memory_mib); NUMBER(reserved_mib); NUMBER(used_mib); NUMBER(ecc); NUMBER(ecc_aggregate); NUMBER(clocks);
+    NUMBER(remap_pending); NUMBER(remap_failed); NUMBER(retired_pending); NUMBER(inforom_corrupt);
+    NUMBER(sram_exceeded); NUMBER(width); NUMBER(width_max); NUMBER(generation); NUMBER(generation_max);
+    NUMBER(replays); NUMBER(busy_percent); NUMBER(fabric); NUMBER(fabric_status);
+    if (!strcmp(key, "values"))
+        for (one = strtok_r(value, ",", &rest); one && card->values < VALUES; one = strtok_r(NULL, ",", &rest))
+            if (sscanf(one, "%u:%llu", &card->value[card->values].field, &card->value[card->values].value) == 2)
+                card->values++;
     if (!strcmp(key, "links"))
         for (one = strtok_r(value, ",", &rest); one && card->links < LINKS; one = strtok_r(NULL, ",", &rest))
             snprintf(card->link[card->links++], 32, "%s", one);
@@ -110,7 +120,9 @@ static void read_line(char *line) {
     memset(card, 0, sizeof *card);
     memcpy(card->uuid, uuid, sizeof uuid);
     card->mig = card->recovery = card->group = card->minor = NONE;
-    card->memory_mib = card->ecc = NONE;
+    card->memory_mib = card->ecc = card->ecc_aggregate = NONE;
+    card->inforom_corrupt = card->sram_exceeded = card->width = card->width_max = card->generation = NONE;
+    card->generation_max = card->replays = card->busy_percent = card->fabric = NONE;
     card->listed = 1;
     order[count++] = card;
     while ((item = strtok_r(NULL, "\t\n", &rest))) {
@@ -232,7 +244,8 @@ typedef struct { unsigned version; unsigned long long total, reserved, free, use
 int nvmlDeviceGetMemoryInfo(Handle card, Memory *to) {
     ENTER(card);
     if (card->memory_mib == NONE) return leave(NOT_SUPPORTED);
-    *to = (Memory){.total = card->memory_mib << 20, .free = card->memory_mib << 20};
+    *to = (Memory){.total = card->memory_mib << 20, .used = (card->reserved_mib + card->used_mib) << 20};
+    to->free = to->total - to->used;
     return leave(OK);
 }
 
@@ -241,8 +254,8 @@ int nvmlDeviceGetMemoryInfo_v2(Handle card, Memory2 *to) {
     if (card->memory_mib == NONE) return leave(NOT_SUPPORTED);
     to->total = card->memory_mib << 20;
     to->reserved = card->reserved_mib << 20;
-    to->free = to->total - to->reserved;
-    to->used = 0;
+    to->used = card->used_mib << 20;
+    to->free = to->total - to->reserved - to->used;
     return leave(OK);
 }
 
@@ -301,10 +314,11 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(Handle card, unsigned *size, Proces
 }
 
 int nvmlDeviceGetTotalEccErrors(Handle card, int type, int counter, unsigned long long *to) {
-    (void)type, (void)counter;
+    (void)type;
     ENTER(card);
-    if (card->ecc == NONE) return leave(NOT_SUPPORTED);
-    *to = card->ecc;
+    long long errors = counter ? card->ecc_aggregate : card->ecc;
+    if (errors == NONE) return leave(NOT_SUPPORTED);
+    *to = errors;
     return leave(OK);
 }
 
@@ -342,7 +356,69 @@ int nvmlDeviceGetFieldValues(Handle card, int fields, Field *to) {
         to[i].code = to[i].field == 230 && card->recovery != NONE ? OK : NOT_SUPPORTED;
         to[i].type = 1;
         to[i].value.u = card->recovery;
+        for (int j = 0; j < card->values; j++)
+            if (card->value[j].field == to[i].field) {
+                to[i].code = OK;
+                to[i].type = 3;
+                to[i].value.ull = card->value[j].value;
+            }
     }
+    return leave(OK);
+}
+
+/* Calls of the form "one number of a card", which a card may not have. */
+#define ONE_NUMBER(symbol, field) \
+    int symbol(Handle card, unsigned *to) { \
+        ENTER(card); \
+        if (card->field == NONE) return leave(NOT_SUPPORTED); \
+        *to = card->field; \
+        return leave(OK); \
+    }
+
+ONE_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, width)
+ONE_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, width_max)
+ONE_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, generation)
+ONE_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, generation_max)
+ONE_NUMBER(nvmlDeviceGetPcieReplayCounter, replays)
+
+typedef struct { unsigned gpu, memory; } Utilization;
+
+int nvmlDeviceGetUtilizationRates(Handle card, Utilization *to) {
+    ENTER(card);
+    if (card->busy_percent == NONE) return leave(NOT_SUPPORTED);
+    *to = (Utilization){card->busy_percent, 0};
+    return leave(OK);
+}
+
+int nvmlDeviceValidateInforom(Handle card) {
+    ENTER(card);
+    if (card->inforom_corrupt == NONE) return leave(NOT_SUPPORTED);
+    return leave(card->inforom_corrupt ? BAD_INFOROM : OK);
+}
+
+typedef struct { unsigned version; unsigned long long counts[11]; unsigned exceeded; } Sram;
+
+int nvmlDeviceGetSramEccErrorStatus(Handle card, Sram *to) {
+    ENTER(card);
+    if (card->sram_exceeded == NONE) return leave(NOT_SUPPORTED);
+    to->exceeded = card->sram_exceeded;
+    return leave(OK);
+}
+
+typedef struct {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+} Fabric;
+
+int nvmlDeviceGetGpuFabricInfoV(Handle card, Fabric *to) {
+    ENTER(card);
+    if (card->fabric == NONE) return leave(NOT_SUPPORTED);
+    to->status = card->fabric_status;
+    to->state = card->fabric;
     return leave(OK);
 }
 
@@ -406,7 +482,10 @@ int nvmlEventSetWait_v2(Set *set, Event *to, unsigned timeout_ms) {
     for (unsigned waited = 0;; waited += 5) {
         ENTER(NULL);
         if (wait_error) return leave(wait_error);
-        if (next_event(set, to)) return leave(OK);
+        if (next_event(set, to)) {
+            delivered++;
+            return leave(OK);
+        }
         leave(OK);
         if (waited >= timeout_ms) return TIMED_OUT;
         usleep(5000);

@@ -1,7 +1,6 @@
 """NVIDIA's driver in trouble: what hangs, fails or vanishes stays its own affair, in the right words."""
 
 import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from sublet.cards.port import DRIVER_NOT_LOADED, Observation, ProcessUse
 from sublet.model.card import Link
 from sublet.model.health import HealthState, SignalKind
 from sublet.model.ids import CardId
+from sublet.model.level import SUPPRESSED
 from tests.eventually import eventually
 from tests.fakenvml.build import fake_nvml
 from tests.fakenvml.control import MIG_CHANGE, XID, FakeCard, FakeNvml
@@ -25,6 +25,7 @@ LIMIT_S = 0.4
 POLL_S = 0.05
 UNKNOWN, LOST, DRIVER_GONE, MISMATCH, RESET_REQUIRED, INFOROM = 999, 15, 9, 18, 16, 14
 A, B = CardId("GPU-a"), CardId("GPU-b")
+ADDRESSES = ("0000:01:00.0", "0000:02:00.0")
 
 
 @pytest.fixture
@@ -417,15 +418,48 @@ async def test_an_event_thread_that_the_driver_keeps_is_replaced_twice_and_no_mo
     library.close()
 
 
-async def test_events_beyond_the_queue_drop_the_oldest(fake: FakeNvml, source: NvmlCards) -> None:
+async def test_events_beyond_the_queue_leave_out_the_oldest_and_say_how_many(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
     two_cards(fake)
     await source.discover()
     await eventually(lambda: fake.calls("waits") > 0)
     for number in range(1_005):
         fake.event(A, XID, number)
-    with capture_logs() as logs:
-        await eventually(lambda: [log["event"] for log in logs].count("nvml.event_dropped") == 5)
+    await eventually(lambda: fake.calls("delivered") == 1_005)
+    waits = fake.calls("waits")
+    await eventually(lambda: fake.calls("waits") > waits)
     heard = Heard(source)
     assert (await heard.kind(A, SignalKind.XID)).code == 5
-    codes = [(await heard.kind(A, SignalKind.XID)).code for _ in range(3)]
-    assert all(later == code + 1 for code, later in itertools.pairwise(codes))
+    left_out = await heard.until(lambda one: one.name == SUPPRESSED)
+    assert (left_out.card, left_out.count) == (A, 5)
+    assert len({one.code for one in heard.all if one.kind is SignalKind.XID}) == 1_000
+
+
+async def test_a_card_that_hangs_is_lost_once_the_bus_agrees(
+    fake: FakeNvml, source: NvmlCards, tmp_path: Path
+) -> None:
+    config = {address: tmp_path / "bus/pci/devices" / address / "config" for address in ADDRESSES}
+    for file in config.values():
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"\xde\x10\x00\x20")
+    two_cards(fake)
+    heard = Heard(source)
+    await heard.probe(A, "ok")
+    fake.change(A, hang=True)
+    await heard.probe(A, "hang")
+    config[ADDRESSES[0]].write_bytes(b"\xff" * 64)
+    await heard.probe(A, "lost")
+    assert not any(one.value == "lost" for one in heard.all if one.card == B)
+
+
+async def test_a_card_that_hangs_while_the_bus_says_nothing_is_never_lost(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
+    two_cards(fake)
+    heard = Heard(source)
+    await heard.probe(A, "ok")
+    fake.change(A, hang=True)
+    for _ in range(3):
+        await heard.probe(A, "hang")
+    assert not any(one.value == "lost" for one in heard.all)

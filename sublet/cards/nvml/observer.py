@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sublet.cards.memory import Outcome
-from sublet.cards.nvml.reading import HealthReading
+from sublet.cards.nvml.health import HealthReading
+from sublet.cards.nvml.rates import Rates
 from sublet.cards.port import Observation
 from sublet.model.card import Card
 from sublet.model.health import SignalKind
 from sublet.model.ids import CardId
+from sublet.model.level import LEFTOVER
 
 SOURCE = "nvml_poll"
 UNREACHABLE = (Outcome.LOST, Outcome.RESET_REQUIRED)
 PENDING = ("remap_pending", "retired_pending")
+LEFTOVER_STEP_MIB = 16
+"""A driver keeps a few MiB of an idle card for itself, and not always the same."""
 PROBES = {
     Outcome.OK: "ok",
     Outcome.LOST: "lost",
@@ -30,6 +34,7 @@ class _Told:
     outcome: Outcome = Outcome.OK
     recovery_action: str = ""
     levels: dict[str, str] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
 
 
 class Observer:
@@ -60,9 +65,9 @@ class Observer:
         return [self._reset(card) for card in sorted(self._told)]
 
     def polled(
-        self, card: CardId, outcome: Outcome, health: HealthReading | None, *, watched: bool
+        self, card: CardId, outcome: Outcome, health: HealthReading | None, *, watched: bool, now_s: float
     ) -> list[Observation]:
-        """How a poll of `card` ended; `health` is there when it was `OK`.
+        """How a poll of `card` ended at `now_s`; `health` is there when it was `OK`.
 
         A card that answers but whose events cannot arrive (`watched` false) must not count as well.
         """
@@ -72,7 +77,11 @@ class Observer:
         if health is not None:
             if before in UNREACHABLE or _was_reset(told.levels, health.levels):
                 found.append(self._reset(card))
-            found += self._levels(card, {**health.levels, **_inforom_well(told.levels)})
+            well = {"inforom_corrupt": "false"} if before is Outcome.INFOROM else {}
+            found += self._levels(
+                card, {**well, **health.levels, **told.rates.levels(health.counters, now_s)}
+            )
+            found += self._leftover(card, health.leftover_mib)
             found += self._recovery_action(card, health.recovery_action or _cleared(told))
         elif outcome is Outcome.RESET_REQUIRED:
             found += self._recovery_action(card, "gpu_reset")
@@ -93,6 +102,17 @@ class Observer:
             for name, value in changed.items()
         ]
 
+    def _leftover(self, card: CardId, leftover_mib: int | None) -> list[Observation]:
+        """Told at every poll while there is some: who hears it knows whether a pod is on the card."""
+        if leftover_mib is None:
+            return []
+        value = str(leftover_mib - leftover_mib % LEFTOVER_STEP_MIB)
+        told = self._told[card].levels
+        if value == "0" == told.get(LEFTOVER):
+            return []
+        told[LEFTOVER] = value
+        return [Observation(card=card, kind=SignalKind.LEVEL, name=LEFTOVER, value=value, source=SOURCE)]
+
     def _recovery_action(self, card: CardId, action: str) -> list[Observation]:
         told = self._told[card]
         if not action or action == told.recovery_action:
@@ -111,10 +131,6 @@ def _was_reset(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
     if errors in before and errors in now and int(now[errors]) < int(before[errors]):
         return True
     return any(before.get(name) == "true" and now.get(name) == "false" for name in PENDING)
-
-
-def _inforom_well(told: Mapping[str, str]) -> dict[str, str]:
-    return {"inforom_corrupt": "false"} if "inforom_corrupt" in told else {}
 
 
 def _cleared(told: _Told) -> str:

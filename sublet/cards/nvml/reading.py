@@ -14,19 +14,6 @@ from sublet.model.card import Card
 from sublet.model.ids import CardId
 
 MIB = 1 << 20
-RECOVERY_ACTIONS = {
-    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "none",
-    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "gpu_reset",
-    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "node_reboot",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "drain_p2p",
-    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain_and_reset",
-    pynvml.NVML_GPU_RECOVERY_ACTION_BUS_RESET: "gpu_reset",
-    pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "node_reboot",
-}
-NVLINK_ERRORS = (
-    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
-    pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +26,6 @@ class Reading:
     """PCI addresses at the other ends of active NVLinks."""
     on_switch: bool = False
     """Some of them end at an NVSwitch, which joins all cards on it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthReading:
-    """What the driver says about a card's health; a level that it does not have is left out."""
-
-    recovery_action: str = ""
-    levels: Mapping[str, str]
 
 
 def read_card(index: int, sysfs_root: Path) -> Reading:
@@ -137,49 +116,3 @@ def read_processes(handle: Any) -> tuple[ProcessUse, ...] | None:
     for process in (process for one in lists for process in one or ()):
         used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) // MIB)
     return tuple(ProcessUse(pid=pid, used_mib=used_mib) for pid, used_mib in sorted(used.items()))
-
-
-def read_health(handle: Any) -> HealthReading:
-    optional(pynvml.nvmlDeviceGetMemoryInfo, handle)  # proves that the card answers
-    values = _fields(handle, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, *NVLINK_ERRORS)
-    levels: dict[str, str] = {}
-    ecc = optional(
-        pynvml.nvmlDeviceGetTotalEccErrors,
-        handle,
-        pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-        pynvml.NVML_VOLATILE_ECC,
-    )
-    if ecc is not None:
-        levels["ecc_uncorrectable"] = str(ecc)
-    rows = optional(pynvml.nvmlDeviceGetRemappedRows, handle)
-    if rows is not None:
-        levels |= {"remap_pending": _yes(rows[2]), "remap_failed": _yes(rows[3])}
-    pages = optional(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
-    if pages is not None:
-        levels["retired_pending"] = _yes(pages)
-    clocks = optional(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
-    if clocks is not None:
-        levels["thermal_slowdown"] = _yes(clocks & pynvml.nvmlClocksEventReasonHwThermalSlowdown)
-        levels["power_brake"] = _yes(clocks & pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown)
-    errors = [values[field] for field in NVLINK_ERRORS if field in values]
-    if errors:
-        levels["nvlink_errors"] = str(sum(errors))
-    action = values.get(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
-    return HealthReading(
-        recovery_action="" if action is None else RECOVERY_ACTIONS.get(action, ""), levels=levels
-    )
-
-
-def _yes(value: int) -> str:
-    return "true" if value else "false"
-
-
-def _fields(handle: Any, *wanted: int) -> dict[int, int]:
-    """The field values that this card has; a card without the call has none."""
-    found = optional(pynvml.nvmlDeviceGetFieldValues, handle, list(wanted)) or ()
-    wide = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
-    return {
-        one.fieldId: int(one.value.ullVal if one.valueType in wide else one.value.uiVal)
-        for one in found
-        if one.nvmlReturn == pynvml.NVML_SUCCESS
-    }

@@ -18,8 +18,8 @@ from sublet.cards.memory import Outcome, remember
 from sublet.cards.nvml.library import Library, Meaning, code, meaning, outcome
 from sublet.cards.nvml.links import links
 from sublet.cards.nvml.reading import Reading, read_ancestors, read_card
-from sublet.cards.nvml.worker import Stuck, Worker
 from sublet.cards.port import DRIVER_NOT_LOADED, MIG_UNSUPPORTED, Discovery
+from sublet.cards.worker import Stuck, Worker
 from sublet.model.card import Card
 from sublet.model.ids import CardId
 

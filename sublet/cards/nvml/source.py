@@ -3,30 +3,31 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
 import pynvml
-import structlog
 
+from sublet.cards.arrivals import Arrivals
 from sublet.cards.devicenodes import nvidia_device_nodes
 from sublet.cards.memory import Outcome
+from sublet.cards.nvml.health import HealthReading, read_health
 from sublet.cards.nvml.library import Library, outcome
 from sublet.cards.nvml.monitor import SLICE_MS, EventMonitor
 from sublet.cards.nvml.observer import Observer
-from sublet.cards.nvml.reading import HealthReading, read_health, read_processes
+from sublet.cards.nvml.reading import read_processes
 from sublet.cards.nvml.scan import DRIVER, Scanner
-from sublet.cards.nvml.worker import Stuck, Worker
 from sublet.cards.port import DeviceNode, Discovery, Observation, ProcessUse
+from sublet.cards.witness import Witness
+from sublet.cards.worker import Stuck, Worker
+from sublet.model.card import Card
 from sublet.model.errors import NotFound
 from sublet.model.ids import CardId
 
-EVENT_QUEUE = 1_000
-"""Events that wait for the agent; beyond it the oldest is dropped, and the log says whose."""
+INFOROM_S = 3_600.0
+"""Between two proofs of a card's InfoROM."""
 CLOSE_S = 4 * SLICE_MS / 1000
-
-log = structlog.get_logger()
 
 
 class NvmlCards:
@@ -46,12 +47,14 @@ class NvmlCards:
         self._library = Library(library, driver_root)
         self._worker = Worker(limit_s=call_limit_s)
         self._scanner = Scanner(self._worker, self._library, sysfs_root)
+        self._witness = Witness(sysfs_root, limit_s=call_limit_s)
         self._dev_root = dev_root
         self._poll_s = poll_s
         self._slice_ms = event_slice_ms
         self._observer = Observer()
+        self._proved_at_s: dict[CardId, float] = {}
         self._monitor: EventMonitor | None = None
-        self._arrived: asyncio.Queue[Observation | None] = asyncio.Queue(EVENT_QUEUE)
+        self._arrived: Arrivals | None = None
         self._look_again = asyncio.Event()
         self._closed = False
         self._shown: Discovery | None = None
@@ -68,11 +71,27 @@ class NvmlCards:
 
     def _listen(self) -> None:
         if self._monitor is None:
-            loop = asyncio.get_running_loop()
-            deliver = _Deliverer(loop, self._arrived, self._look_again)
-            self._monitor = EventMonitor(deliver, slice_ms=self._slice_ms)
+            self._monitor = EventMonitor(self._deliverer(), slice_ms=self._slice_ms)
         hung = {card for card, how in self._scanner.outcomes.items() if how is not Outcome.OK}
         self._monitor.watch(self._scanner.handles, hung=frozenset(hung))
+
+    def _arrivals(self) -> Arrivals:
+        """Made within the loop that they belong to."""
+        if self._arrived is None:
+            self._arrived = Arrivals(asyncio.get_running_loop())
+        return self._arrived
+
+    def _deliverer(self) -> Callable[[Observation | None], None]:
+        loop, arrived = asyncio.get_running_loop(), self._arrivals()
+
+        def deliver(observation: Observation | None) -> None:
+            if observation is not None:
+                arrived.put(observation)
+                return
+            with contextlib.suppress(RuntimeError):  # the loop may be gone before the thread
+                loop.call_soon_threadsafe(self._look_again.set)
+
+        return deliver
 
     async def changes(self) -> AsyncGenerator[None, None]:
         yield
@@ -102,7 +121,7 @@ class NvmlCards:
             return None
         try:
             async with asyncio.timeout_at(until_s):
-                return await self._arrived.get()
+                return await self._arrivals().get()
         except TimeoutError:
             return None
 
@@ -116,22 +135,32 @@ class NvmlCards:
             if how is Outcome.OK:
                 for observation in self._observer.seen(card, found.driver):
                     yield observation
-            for observation in await self._poll_card(card.id, how):
+            for observation in await self._poll_card(card, how):
                 yield observation
 
-    async def _poll_card(self, card: CardId, how: Outcome) -> list[Observation]:
+    async def _poll_card(self, card: Card, how: Outcome) -> list[Observation]:
+        now_s = asyncio.get_running_loop().time()
         health: HealthReading | None = None
         if how is Outcome.OK:
-            try:
-                read = partial(read_health, self._scanner.handles[card])
-                health = await self._worker.call(read, about=card)
-            except Stuck:
-                how = Outcome.HANG
-            except pynvml.NVMLError as error:
-                how = outcome(error)
-                self._look_again.set()
+            health, how = await self._read_health(card.id, now_s)
+        if how in (Outcome.HANG, Outcome.ERROR) and await self._witness.gone(card.pci):
+            how = Outcome.LOST
         watched = self._monitor is not None and not self._monitor.trouble()
-        return self._observer.polled(card, how, health, watched=watched)
+        return self._observer.polled(card.id, how, health, watched=watched, now_s=now_s)
+
+    async def _read_health(self, card: CardId, now_s: float) -> tuple[HealthReading | None, Outcome]:
+        prove = now_s >= self._proved_at_s.get(card, float("-inf")) + INFOROM_S
+        try:
+            read = partial(read_health, self._scanner.handles[card], inforom=prove)
+            health = await self._worker.call(read, about=card)
+        except Stuck:
+            return None, Outcome.HANG
+        except pynvml.NVMLError as error:
+            self._look_again.set()
+            return None, outcome(error)
+        if prove:
+            self._proved_at_s[card] = now_s
+        return health, Outcome.OK
 
     async def processes(self, card: CardId) -> tuple[ProcessUse, ...] | None:
         handle = self._scanner.handles.get(card)
@@ -156,12 +185,13 @@ class NvmlCards:
             return
         self._closed = True
         self._look_again.set()
-        _push(self._arrived, None)
+        self._arrivals().end()
         listener = self._monitor.begin_to_stop() if self._monitor else None
         with contextlib.suppress(Stuck, pynvml.NVMLError):
             shut_down = partial(self._shut_down, listener)
             await self._worker.call(shut_down, about=DRIVER, within_s=CLOSE_S)
         self._worker.close()
+        self._witness.close()
 
     def _shut_down(self, listener: threading.Thread | None) -> None:
         """The library must stay open under a thread that is still inside of it."""
@@ -169,34 +199,3 @@ class NvmlCards:
             listener.join(CLOSE_S / 2)
         if listener is None or not listener.is_alive():
             self._library.close()
-
-
-class _Deliverer:
-    """Brings what the event thread found into the loop."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        arrived: asyncio.Queue[Observation | None],
-        look_again: asyncio.Event,
-    ) -> None:
-        self._loop = loop
-        self._arrived = arrived
-        self._look_again = look_again
-
-    def __call__(self, observation: Observation | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may be gone before the thread
-            self._loop.call_soon_threadsafe(self._take, observation)
-
-    def _take(self, observation: Observation | None) -> None:
-        if observation is None:
-            self._look_again.set()
-        else:
-            _push(self._arrived, observation)
-
-
-def _push(queue: asyncio.Queue[Observation | None], item: Observation | None) -> None:
-    if queue.full():
-        dropped = queue.get_nowait()
-        log.warning("nvml.event_dropped", card=dropped and dropped.card)
-    queue.put_nowait(item)

@@ -1,0 +1,19 @@
+"""Names of the levels that are polled of a card: what a source tells, a policy judges and a file simulates."""
+
+LEFTOVER = "leftover_memory_mib"
+SUPPRESSED = "signals_suppressed"
+"""Not of the card: how many signals about it came too fast to be told one by one."""
+
+FLAGS = (
+    "remap_pending",
+    "remap_failed",
+    "retired_pending",
+    "retired_limit",
+    "thermal_slowdown",
+    "power_brake",
+    "pcie_degraded",
+    "inforom_corrupt",
+    "sram_threshold",
+    "fabric_down",
+)
+COUNTS = ("ecc_uncorrectable", "ecc_uncorrectable_ever", "nvlink_errors", LEFTOVER)

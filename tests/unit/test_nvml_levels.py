@@ -1,0 +1,146 @@
+"""What a poll of NVIDIA's driver says of a card's health; what a card does not have is not told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from sublet.cards.nvml import NvmlCards
+from sublet.cards.nvml.rates import Counters, Rates
+from sublet.cards.port import Observation
+from sublet.model.health import SignalKind
+from sublet.model.ids import CardId
+from sublet.model.level import COUNTS, FLAGS
+from tests.fakenvml.build import fake_nvml
+from tests.fakenvml.control import FakeCard, FakeNvml
+
+A = CardId("GPU-a")
+REPLAYS, RETIRED_BY_TWO_BITS = (
+    pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+    pynvml.NVML_FI_DEV_RETIRED_DBE,
+)
+THERMAL, POWER_BRAKE = 0x40, 0x80
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeNvml:
+    return fake_nvml(tmp_path)
+
+
+@pytest.fixture
+async def source(fake: FakeNvml, tmp_path: Path) -> AsyncIterator[NvmlCards]:
+    made = NvmlCards(library=str(fake.library), sysfs_root=tmp_path, poll_s=0.02, event_slice_ms=50)
+    yield made
+    await made.close()
+
+
+async def polled(source: NvmlCards, polls: int = 1) -> list[Observation]:
+    """All that is told until the card was polled so often."""
+    found: list[Observation] = []
+    async with asyncio.timeout(5):
+        async for one in source.signals():
+            found.append(one)
+            if [each.kind for each in found].count(SignalKind.PROBE) == polls:
+                break
+    return found
+
+
+async def levels(source: NvmlCards) -> dict[str, str]:
+    return {one.name: one.value for one in await polled(source) if one.kind is SignalKind.LEVEL}
+
+
+@pytest.mark.parametrize(
+    ("card", "name", "value"),
+    [
+        ({"ecc": 2}, "ecc_uncorrectable", "2"),
+        ({"ecc_aggregate": 9}, "ecc_uncorrectable_ever", "9"),
+        ({"sram_exceeded": 1}, "sram_threshold", "true"),
+        ({"remap_pending": True}, "remap_pending", "true"),
+        ({"remap_failed": True}, "remap_failed", "true"),
+        ({"retired_pending": True}, "retired_pending", "true"),
+        ({"values": ((RETIRED_BY_TWO_BITS, 63),)}, "retired_limit", "true"),
+        ({"values": ((RETIRED_BY_TWO_BITS, 62),)}, "retired_limit", "false"),
+        ({"clocks": THERMAL}, "thermal_slowdown", "true"),
+        ({"clocks": POWER_BRAKE}, "power_brake", "true"),
+        ({"inforom_corrupt": 1}, "inforom_corrupt", "true"),
+        ({"fabric": 1}, "fabric_down", "true"),
+        ({"fabric": 3, "fabric_status": 999}, "fabric_down", "true"),
+        ({"fabric": 3}, "fabric_down", "false"),
+        ({"width": 8, "width_max": 16}, "pcie_degraded", "true"),
+        ({"width": 16, "width_max": 16}, "pcie_degraded", "false"),
+        ({"used_mib": 4096}, "leftover_memory_mib", "4096"),
+        ({"used_mib": 4096, "processes": ((7, 4000),)}, "leftover_memory_mib", "0"),
+        ({"used_mib": 3}, "leftover_memory_mib", "0"),
+    ],
+)
+async def test_a_level_is_told_as_the_driver_has_it(
+    fake: FakeNvml, source: NvmlCards, card: dict[str, Any], name: str, value: str
+) -> None:
+    fake.show(FakeCard(uuid=A, **card))
+    assert (await levels(source))[name] == value
+    assert name in FLAGS + COUNTS
+
+
+async def test_what_a_card_does_not_have_is_not_told(fake: FakeNvml, source: NvmlCards) -> None:
+    fake.show(FakeCard(uuid=A, memory_mib=-1))
+    absent = {"ecc_uncorrectable", "sram_threshold", "retired_limit", "inforom_corrupt", "fabric_down"}
+    absent |= {"pcie_degraded", "nvlink_errors", "leftover_memory_mib"}
+    assert not absent & (await levels(source)).keys()
+
+
+async def test_leftover_memory_is_told_at_every_poll_while_it_is_there(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
+    fake.show(FakeCard(uuid=A, used_mib=512))
+    told = [one.value for one in await polled(source, polls=3) if one.name == "leftover_memory_mib"]
+    assert told == ["512"] * 3
+
+
+async def test_errors_of_links_that_were_there_before_are_no_news(fake: FakeNvml, source: NvmlCards) -> None:
+    fake.show(FakeCard(uuid=A, values=((REPLAYS, 40),)))
+    assert (await levels(source))["nvlink_errors"] == "0"
+
+
+def nvlink(rates: Rates, now_s: float, *, replays: int = 0, crcs: int = 0) -> str:
+    return rates.levels(Counters(nvlink_replays=replays, nvlink_crcs=crcs), now_s)["nvlink_errors"]
+
+
+def test_a_link_error_counts_for_a_minute() -> None:
+    rates = Rates()
+    told = [nvlink(rates, now_s, replays=replays) for now_s, replays in ((0, 5), (10, 7), (60, 7), (70, 7))]
+    assert told == ["0", "2", "2", "0"]
+
+
+def test_checksum_errors_count_only_in_a_storm() -> None:
+    rates = Rates()
+    assert [nvlink(rates, now_s, crcs=crcs) for now_s, crcs in ((0, 0), (10, 900), (20, 1_900))] == [
+        "0",
+        "0",
+        "1900",
+    ]
+
+
+def test_a_counter_that_began_anew_counts_what_it_has_since() -> None:
+    rates = Rates()
+    assert [nvlink(rates, now_s, replays=replays) for now_s, replays in ((0, 90), (10, 1))] == ["0", "1"]
+
+
+def pcie(rates: Rates, now_s: float, **counters: int) -> str:
+    link = {"width": 16, "width_most": 16, "generation": 4, "generation_most": 4, "pcie_replays": 0}
+    return rates.levels(Counters(**(link | counters)), now_s)["pcie_degraded"]
+
+
+def test_a_slower_generation_is_a_fault_under_load_only() -> None:
+    assert pcie(Rates(), 0, generation=1, busy_percent=0) == "false"
+    assert pcie(Rates(), 0, generation=1, busy_percent=90) == "true"
+
+
+def test_replays_are_a_fault_above_what_width_and_generation_let_expect() -> None:
+    rates = Rates()
+    replays = ((0, 100), (10, 116), (20, 117), (90, 117))
+    assert [pcie(rates, now_s, pcie_replays=count) for now_s, count in replays] == [
+        *("false", "false", "true", "false"),
+    ]
