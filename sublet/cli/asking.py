@@ -66,8 +66,8 @@ def read_ask(pod: Json, options: Options) -> PodAsk | Refusal | None:
 def spoken(pod: Json, options: Options) -> list[str]:
     """The dialects whose resources the pod names, readable or not."""
     known = enabled_dialects(options, managed=True)
-    limits = [container.limits.keys() for container in containers(pod)]
-    return sorted(one.name for one in known if any(one.resources & names for names in limits))
+    found = list(containers(pod))
+    return sorted(one.name for one in known if any(one.speaks(each, pod, options) for each in found))
 
 
 def claim_document(claim: Claim) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from sublet.cli.commands import Commands
 from sublet.cli.manifest import read_pods
 from sublet.cli.output import add_output, print_json, print_table
 from sublet.contract.dialects.interface import Options
+from sublet.contract.patching import DEFAULT_SCHEDULER
 from sublet.contract.podspec import Json
+from sublet.contract.reading import replaced_scheduler
 from sublet.model.claim import PodAsk
 from sublet.model.reasons import Refusal
 
@@ -35,13 +37,15 @@ def run(arguments: argparse.Namespace) -> int:
 def claims_of(pod: Json, options: Options) -> dict[str, Any]:
     ask = asking.read_ask(pod, options)
     claims = ask.claims if isinstance(ask, PodAsk) else ()
-    return {
+    replaced = replaced_scheduler(pod, claims, options)
+    document = {
         "schema": asking.SCHEMA,
         "pod": asking.pod_name(pod),
         "dialects": asking.spoken(pod, options),
         "containers": {claim.container: asking.claim_document(claim) for claim in claims},
         "refused": asking.refusal_document(ask) if isinstance(ask, Refusal) else None,
     }
+    return document | ({"schedulerName": {"from": replaced, "to": DEFAULT_SCHEDULER}} if replaced else {})
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -60,10 +64,21 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
             str(claim["cards"]),
             _memory(claim),
             f"{claim['corePercent']} %",
-            "exclusive" if claim["exclusive"] else "",
+            _note(document, claim),
         )
         for name, claim in document["containers"].items()
     ]
+
+
+def _note(document: dict[str, Any], claim: dict[str, Any]) -> str:
+    names = document.get("schedulerName")
+    notes = (
+        "exclusive" if claim["exclusive"] else "",
+        f"profile {claim['profile']}" if claim["profile"] else "",
+        "over several cards where one has too little" if claim.get("grows") else "",
+        f"schedulerName {names['from']} becomes {names['to']}" if names else "",
+    )
+    return "; ".join(note for note in notes if note)
 
 
 def _memory(claim: dict[str, Any]) -> str:

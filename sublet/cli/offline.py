@@ -66,7 +66,8 @@ class OfflineFleet:
 
 
 def _facts(node: InventoryNode) -> NodeFacts:
-    served = {keys.SLOT}.union(*(one.resources for one in dialects.ALL))
+    partitions = {keys.NVIDIA_MIG_PREFIX + one.profile for card in node.cards for one in card.partitions}
+    served = {keys.SLOT, *partitions}.union(*(one.resources for one in dialects.ALL))
     return NodeFacts(
         name=node.name,
         labels=node.labels,

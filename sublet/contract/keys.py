@@ -7,6 +7,8 @@ DOMAIN = "sublet.dev"
 PREFIX = f"{DOMAIN}/"
 CARDS_DOMAIN = f"cards.{DOMAIN}"
 CARDS_PREFIX = f"{CARDS_DOMAIN}/"
+SUBDOMAINS = f".{DOMAIN}/"
+"""In the names of all that the scheduler writes for one container: below every subdomain of ours."""
 
 # resources
 GPU = f"{PREFIX}gpu"
@@ -17,8 +19,27 @@ SLOT = f"{PREFIX}slot"
 NATIVE_RESOURCES = (GPU, GPU_MEMORY, GPU_MEMORY_PERCENT, GPU_CORE)
 
 NVIDIA_GPU = "nvidia.com/gpu"
+NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
+NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
+AMD_GPU = "amd.com/gpu"
 ALIYUN_GPU_MEM = "aliyun.com/gpu-mem"
 ALIYUN_GPU_COUNT = "aliyun.com/gpu-count"
+VOLCANO_GPU_MEMORY = "volcano.sh/gpu-memory"
+VOLCANO_GPU_NUMBER = "volcano.sh/gpu-number"
+VOLCANO_VGPU_NUMBER = "volcano.sh/vgpu-number"
+VOLCANO_VGPU_MEMORY = "volcano.sh/vgpu-memory"
+VOLCANO_VGPU_PERCENT = "volcano.sh/vgpu-memory-percentage"
+VOLCANO_VGPU_CORES = "volcano.sh/vgpu-cores"
+QGPU_CORE = "tke.cloud.tencent.com/qgpu-core"
+QGPU_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
+QGPU_GREEDY = "tke.cloud.tencent.com/qgpu-core-greedy"
+ELASTIC_DOMAINS = ("elasticgpu.io", "elasticgpu.com")
+VCUDA_CORE = "tencent.com/vcuda-core"
+VCUDA_MEMORY = "tencent.com/vcuda-memory"
+HAMI_MEMORY = "nvidia.com/gpumem"
+HAMI_PERCENT = "nvidia.com/gpumem-percentage"
+HAMI_CORES = "nvidia.com/gpucores"
+HAMI_PRIORITY = "nvidia.com/priority"
 
 # annotations that users write
 CARD_MODELS = f"{PREFIX}card-models"
@@ -78,11 +99,16 @@ def cards_annotation(container: str) -> str:
     return f"{CARDS_PREFIX}{container}"
 
 
+def variable_annotation(variable: str, container: str) -> str:
+    """The annotation that holds what the decision makes of a variable of one container."""
+    return f"{variable.lower().replace('_', '-')}.env{SUBDOMAINS}{container}"
+
+
 def is_ours(key: str) -> bool:
-    """Whether `key` lies in one of our two domains."""
-    return key.startswith((PREFIX, CARDS_PREFIX))
+    """Whether `key` lies in our domain or below it."""
+    return key.startswith(PREFIX) or SUBDOMAINS in key
 
 
 def is_reserved(key: str) -> bool:
     """Whether only the scheduler may write the annotation `key`."""
-    return key in RESERVED_ANNOTATIONS or key.startswith(CARDS_PREFIX)
+    return key in RESERVED_ANNOTATIONS or SUBDOMAINS in key

@@ -10,12 +10,15 @@ from typing import Any
 from sublet.contract import decision, dialects, keys, podspec, results
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
+from sublet.contract.reading import replaced_scheduler
 from sublet.contract.results import PodResults
 from sublet.model.claim import Claim, PodAsk
 from sublet.model.ids import DecisionId, NodeName, PodUid
 from sublet.model.placement import Placement
 
 Operation = dict[str, Any]
+
+DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def admission_patch(
@@ -43,14 +46,16 @@ def admission_patch(
         for one in podspec.missing_tolerations(pod, options.tolerate)
     ]
     patch.put("/spec/tolerations", [*(spec.get("tolerations") or ()), *added])
+    if replaced_scheduler(pod, ask.claims, options):
+        patch.put("/spec/schedulerName", DEFAULT_SCHEDULER)
     claims = {claim.container: claim for claim in ask.claims}
     for container in podspec.containers(pod):
         if container.name in claims:
             patch.put(f"{container.path}/resources", _with_slot(container.raw.get("resources") or {}))
-            env = _with_env(container.raw.get("env") or (), claims[container.name], options)
+            env = _with_env(container.raw.get("env") or (), claims[container.name])
             patch.put(f"{container.path}/env", env)
-    labels = {**podspec.labels(pod), keys.CLAIMED_LABEL: "true", **(written.labels if written else {})}
-    patch.put("/metadata/labels", labels)
+    labels = {**_without_result_labels(pod), keys.CLAIMED_LABEL: "true"}
+    patch.put("/metadata/labels", labels | dict(written.labels if written else {}))
     annotations = _without_results(podspec.annotations(pod))
     annotations[keys.DECISION] = decision.write(id_, placement, uid=None, key=key)
     annotations |= written.annotations if written else {keys.WAITING: waiting}
@@ -81,7 +86,7 @@ def release_patch(
         patch.test(f"/spec/schedulingGates/{at}/name", keys.GATE)
         patch.put("/spec/affinity", _pinned((pod.get("spec") or {}).get("affinity") or {}, placement.node))
         patch.remove(f"/spec/schedulingGates/{at}")
-    patch.put("/metadata/labels", {**podspec.labels(pod), **written.labels})
+    patch.put("/metadata/labels", _without_result_labels(pod) | dict(written.labels))
     annotations = _without_results(podspec.annotations(pod))
     annotations[keys.DECISION] = decision.write(id_, placement, uid=uid, key=key)
     patch.put("/metadata/annotations", annotations | dict(written.annotations))
@@ -99,6 +104,7 @@ def waiting_patch(
     annotations = _without_results(podspec.annotations(pod))
     annotations[keys.DECISION] = decision.write(id_, None, uid=uid, key=key, after=version)
     annotations[keys.WAITING] = waiting
+    patch.put("/metadata/labels", _without_result_labels(pod))
     patch.put("/metadata/annotations", annotations)
     return patch.operations
 
@@ -142,24 +148,30 @@ def _with_slot(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {**resources, "limits": limits, "requests": requests}
 
 
-def _with_env(env: Iterable[Mapping[str, Any]], claim: Claim, options: Options) -> list[Mapping[str, Any]]:
+def _with_env(env: Iterable[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
     """The container's variables with ours in place of any of the same name."""
     ours: dict[str, Mapping[str, Any]] = {}
     for name, annotation in results.env_sources(claim).items():
         # apiVersion as the API defaults it, so that a second round sees no difference
         field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}
         ours[name] = {"name": name, "valueFrom": {"fieldRef": field}}
-    for name, value in results.env_constants(claim, options).items():
+    for name, value in results.env_constants(claim).items():
         ours[name] = {"name": name, "value": value}
     kept = [one for one in env if one.get("name") not in ours]
     return [*ours.values(), *kept]
 
 
 def _without_results(annotations: Mapping[str, str]) -> dict[str, str]:
-    theirs = {key for dialect in dialects.ALL for key in dialect.result_keys}
     return {
-        key: value for key, value in annotations.items() if not keys.is_reserved(key) and key not in theirs
+        key: value
+        for key, value in annotations.items()
+        if not (keys.is_reserved(key) or any(one.is_result(key) for one in dialects.ALL))
     }
+
+
+def _without_result_labels(pod: Json) -> dict[str, str]:
+    theirs = tuple(label for one in dialects.ALL for label in one.result_labels)
+    return {key: value for key, value in podspec.labels(pod).items() if not key.startswith(theirs)}
 
 
 def _pinned(affinity: Mapping[str, Any], node: NodeName) -> dict[str, Any]:

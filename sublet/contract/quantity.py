@@ -37,24 +37,25 @@ _MOST_QUOTED = 80
 
 
 def whole_number(
-    value: object, *, key: str, unit: str, most: int = LARGEST, stored: bool = False
+    value: object, *, key: str, unit: str, least: int = 1, most: int = LARGEST, stored: bool = False
 ) -> int | Refusal:
-    """Read a resource limit such as ``4096`` that must be a plain whole number from 1 to `most`.
+    """Read a resource limit such as ``4096`` that must be a plain whole number from `least` to `most`.
 
     `stored` is for objects that come from the API server, which writes 50000 as ``50k``.
 
     Returns a Refusal that quotes key and value as written, and names the unit, for anything else:
-    zero, negative, fractional, a suffix.
+    zero where `least` is 1, negative, fractional, a suffix.
     """
     text = value if isinstance(value, str) else str(value)
     if stored and (short := _STORED.fullmatch(text)):
         text = short[1] + "000" * (1 + "kMGTPE".index(short[2]))
     plain = isinstance(value, (int, str)) and not isinstance(value, bool)
-    if plain and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
+    digits = plain and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    if digits and least <= int(text) <= most:
         return int(text)
     return Refusal(
         code=RefusalCode.BAD_QUANTITY,
-        message=f"{key}={text[:_MOST_QUOTED]!r} is not a whole number of {unit} from 1 to {most}",
+        message=f"{key}={text[:_MOST_QUOTED]!r} is not a whole number of {unit} from {least} to {most}",
         hint=f"Write a plain number of {unit} without a suffix, for example {key}: {min(most, 10)}",
     )
 

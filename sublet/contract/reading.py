@@ -19,9 +19,7 @@ from sublet.model.reasons import Refusal, RefusalCode
 
 def enabled_dialects(options: Options, *, managed: bool) -> tuple[Dialect, ...]:
     """The dialects that count here: all enabled ones in a managed namespace, else our own alone."""
-    return tuple(
-        one for one in dialects.ALL if one.name in options.enabled and (managed or one.name == NATIVE_NAME)
-    )
+    return tuple(one for one in dialects.enabled(options) if managed or one.name == NATIVE_NAME)
 
 
 def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> PodAsk | Refusal | None:
@@ -37,14 +35,17 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
         return unknown
     claims: list[Claim] = []
     for container, position in zip(found, _positions(found), strict=True):
-        claim = _claim(container, known, options)
+        claim = _claim(container, pod, known, options)
         if isinstance(claim, Refusal):
             return claim
         if claim:
             claims.append(replace(claim, position=position))
     if not claims:
         return None
-    wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate)
+    foreign = _foreign_wishes(pod, claims)
+    if isinstance(foreign, Refusal):
+        return foreign
+    wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate, foreign)
     if isinstance(wishes, Refusal):
         return wishes
     heired = _with_heirs(claims)
@@ -67,6 +68,7 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
         resources=resources,
         priority=priority,
         node_name=NodeName(node_name) if node_name else None,
+        containers=tuple(container.name for container in found),
         owner=owner,
         owner_kind=owner_kind,
     )
@@ -74,12 +76,13 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
 
 def forged_keys(pod: Json, options: Options) -> Refusal | None:
     """A refusal where a pod brings keys that only the scheduler writes."""
-    reserved = {key for one in dialects.ALL if one.name in options.enabled for key in one.result_keys}
+    known = dialects.enabled(options)
     for key, value in podspec.annotations(pod).items():
-        if keys.is_reserved(key) or key in reserved:
+        if keys.is_reserved(key) or any(one.is_result(key) for one in known):
             return _reserved("annotation", key, value)
-    if keys.CLAIMED_LABEL in podspec.labels(pod):
-        return _reserved("label", keys.CLAIMED_LABEL, podspec.labels(pod)[keys.CLAIMED_LABEL])
+    for key, value in podspec.labels(pod).items():
+        if key == keys.CLAIMED_LABEL or any(key.startswith(one.result_labels) for one in known):
+            return _reserved("label", key, value)
     if keys.GATE in podspec.gates(pod):
         return _reserved("scheduling gate", keys.GATE, "")
     for container in podspec.containers(pod):
@@ -121,15 +124,28 @@ def _positions(found: Sequence[ContainerSpec]) -> list[int]:
     return [*range(main, len(found)), *range(main)]
 
 
-def _claim(container: ContainerSpec, known: Sequence[Dialect], options: Options) -> Claim | Refusal | None:
-    speaking = [one for one in known if one.resources & container.limits.keys()]
+def replaced_scheduler(pod: Json, claims: Sequence[Claim], options: Options) -> str:
+    """The other system's scheduler that `pod` names and that makes way for the default one, if any."""
+    named = (pod.get("spec") or {}).get("schedulerName") or ""
+    foreign = any(claim.dialect != NATIVE_NAME for claim in claims)
+    theirs = {one.scheduler for one in dialects.enabled(options) if one.scheduler}
+    return named if foreign and named in theirs and not options.keep_scheduler_name else ""
+
+
+def _claim(
+    container: ContainerSpec, pod: Json, known: Sequence[Dialect], options: Options
+) -> Claim | Refusal | None:
+    speaking = [one for one in known if one.speaks(container, pod, options)]
     if not speaking:
         return None
     if len(speaking) > 1:
         written = sorted(
-            f"{key}={str(container.limits[key])!r}"
+            f"{key}={str(value)!r}"
             for one in speaking
-            for key in one.resources & container.limits.keys()
+            for key, value in (
+                *((key, value) for key, value in container.limits.items() if one.names(key)),
+                *(item for item in podspec.annotations(pod).items() if item[0] in one.claiming_annotations),
+            )
         )
         return Refusal(
             code=RefusalCode.TWO_DIALECTS,
@@ -137,7 +153,18 @@ def _claim(container: ContainerSpec, known: Sequence[Dialect], options: Options)
             + ", ".join(written),
             hint="Keep one spelling a container; other containers of the pod may use another",
         )
-    return speaking[0].claim(container, options)
+    return speaking[0].claim(container, pod, options)
+
+
+def _foreign_wishes(pod: Json, claims: Sequence[Claim]) -> dict[str, str] | Refusal:
+    """What the annotations of the dialects that the pod speaks wish for, as annotations of ours."""
+    wishes: dict[str, str] = {}
+    for name in sorted({claim.dialect for claim in claims}):
+        found = dialects.BY_NAME[name].wishes(pod)
+        if isinstance(found, Refusal):
+            return found
+        wishes |= found
+    return wishes
 
 
 def _with_heirs(claims: Sequence[Claim]) -> tuple[Claim, ...] | Refusal:
@@ -175,7 +202,7 @@ def _resources(
         value: Any = whole_number(container.limits.get(key, 0), key=key, unit="units", stored=True)
         return value if isinstance(value, int) else 0
 
-    names = {key for one in known for key in one.resources if any(key in c.limits for c in found)}
+    names = {key for c in found for key in c.limits if any(one.names(key) for one in known)}
     return {
         key: podspec.effective(found, lambda container, key=key: amount(key, container))  # type: ignore[misc]
         for key in sorted({*names, keys.SLOT})

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sublet.contract import dialects, keys
-from sublet.contract.dialects.interface import Options, Placed
+from sublet.contract.dialects.interface import Decided, Options, Placed
 from sublet.model.card import Card, Vendor
 from sublet.model.claim import Claim, PodAsk
 from sublet.model.ids import CardId
@@ -38,7 +38,15 @@ def pod_results(
     for dialect in dialects.ALL:
         theirs = [one for one in placed if one.claim.dialect == dialect.name]
         if theirs:
-            results = dialect.results(theirs, cards, options, at_ns=at_ns)
+            decided = Decided(
+                placed=theirs,
+                node=placement.node,
+                cards=cards,
+                containers=ask.containers,
+                options=options,
+                at_ns=at_ns,
+            )
+            results = dialect.results(decided)
             annotations |= results.annotations
             labels |= results.labels
             for name, variables in results.env.items():
@@ -57,9 +65,9 @@ def env_sources(claim: Claim) -> dict[str, str]:
     return own | dict(dialects.BY_NAME[claim.dialect].env_sources(claim))
 
 
-def env_constants(claim: Claim, options: Options) -> Mapping[str, str]:
+def env_constants(claim: Claim) -> dict[str, str]:
     """Variables whose value the claim alone settles."""
-    return dialects.BY_NAME[claim.dialect].env_constants(claim, options)
+    return dict(claim.constants)
 
 
 def _placed(ask: PodAsk, placement: Placement) -> list[Placed]:

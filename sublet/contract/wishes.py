@@ -5,6 +5,7 @@ not built yet refuses the pod by name.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from sublet.contract import keys, podspec
 from sublet.contract.podspec import Json
@@ -20,14 +21,32 @@ _NOT_YET = {
 }
 
 
-def read_wishes(pod: Json, cards_per_claim: Sequence[int], tolerate: Sequence[str]) -> Wishes | Refusal:
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def read_wishes(
+    pod: Json,
+    cards_per_claim: Sequence[int],
+    tolerate: Sequence[str],
+    foreign: Mapping[str, str] = _NONE,
+) -> Wishes | Refusal:
     """The wishes of a claiming pod; `cards_per_claim` are its claims' numbers of cards, `tolerate` the
-    taint keys that every claiming pod tolerates."""
+    taint keys that every claiming pod tolerates, `foreign` what annotations of other systems wish for in
+    our words."""
     written = {key: value for key, value in podspec.annotations(pod).items() if keys.is_ours(key)}
     for key, value in sorted(written.items()):
         refusal = _judge(key, value)
         if refusal:
             return refusal
+    for key, value in foreign.items():
+        if key in written and written[key] != value:
+            return Refusal(
+                code=RefusalCode.CONFLICTING_KEYS,
+                message=f"annotation {key}={written[key]!r} says something else than the other system's "
+                f"annotation, which means {value!r}",
+                hint="Keep one of the two",
+            )
+    written |= foreign
     same_card = written.get(keys.SAME_CARD)
     if same_card is not None and any(count != 1 for count in cards_per_claim):
         return Refusal(

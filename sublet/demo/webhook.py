@@ -11,7 +11,7 @@ from sublet.contract.dialects import ALL
 from sublet.contract.dialects.interface import NATIVE_NAME
 from sublet.kube.port import Json
 
-FOREIGN = frozenset(name for one in ALL if one.name != NATIVE_NAME for name in one.resources)
+FOREIGN = tuple(one for one in ALL if one.name != NATIVE_NAME)
 MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -37,7 +37,9 @@ def _names_sublet(review: Json) -> bool:
 
 
 def _names_cards(review: Json) -> bool:
-    return _names(review["object"], FOREIGN.__contains__)
+    pod = review["object"]
+    claiming = any(one.claiming_annotations & podspec.annotations(pod).keys() for one in FOREIGN)
+    return claiming or _names(pod, lambda key: any(one.names(key) for one in FOREIGN))
 
 
 def _names(pod: Mapping[str, Any], concerns: Callable[[str], bool]) -> bool:

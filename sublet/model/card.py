@@ -1,7 +1,7 @@
 """Cards and the nodes that hold them, as agents and inventories describe them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sublet.model.health import HealthState, Verdict
@@ -50,8 +50,29 @@ class Card:
     links: Mapping[CardId, Link] = field(default_factory=dict)
     mig: bool = False
     partitions: tuple[Partition, ...] = ()
+    """Where there are some, they are offered and the card itself is not."""
+    profile: str = ""
+    """Of a partition that stands for itself; empty for a whole card."""
+    parent: CardId | None = None
+    """The card that such a partition is part of."""
     used_outside_mib: int = 0
     health: HealthState = HealthState.HEALTHY
+
+    @property
+    def offered(self) -> tuple["Card", ...]:
+        """What claims may take: the card, or in its place each of its partitions, with the card's index."""
+        return tuple(
+            replace(
+                self,
+                id=CardId(one.uuid),
+                memory_mib=one.memory_mib,
+                links={},
+                partitions=(),
+                profile=one.profile,
+                parent=self.id,
+            )
+            for one in self.partitions
+        ) or (self,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

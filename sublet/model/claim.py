@@ -42,7 +42,9 @@ class Claim:
     core_percent: int = 0
     exclusive: bool = False
     profile: str | None = None
+    """Of the partition that is asked for; such a claim is exclusive."""
     grows: bool = False
+    """The memory may be spread: over the smallest number of cards that have it, in equal shares."""
     heir: str = ""
     """For a plain init container: the next claiming sidecar or main container, which takes over its
     slot and cards (for init containers without one: the last of them)."""
@@ -52,6 +54,12 @@ class Claim:
     """Only cards of this vendor; empty = any."""
     position: int = 0
     """Its container's place in spec.containers; init containers and sidecars follow after those."""
+    core_limit_percent: int | None = None
+    """The most compute that it may use where a dialect promises less than it allows."""
+    service_class: str = ""
+    """`online` or `offline` where a dialect tells."""
+    constants: tuple[tuple[str, str], ...] = ()
+    """Variables of its dialect whose values the claim alone settles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +118,8 @@ class PodAsk:
     priority: int = 0
     node_name: NodeName | None = None
     """Set by the user in spec.nodeName: the pod cannot be gated and must fit there."""
+    containers: tuple[str, ...] = ()
+    """Names of all containers, init containers and sidecars first, claiming or not."""
     owner: str = ""
     """UID of the controlling owner, empty for a bare pod."""
     owner_kind: str = ""

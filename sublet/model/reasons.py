@@ -32,6 +32,7 @@ class Reason(StrEnum):
     MODEL_MISMATCH = "ModelMismatch"
     UUID_MISMATCH = "UuidMismatch"
     VENDOR_MISMATCH = "VendorMismatch"
+    PROFILE_MISMATCH = "ProfileMismatch"
     TOO_FEW_CARDS = "TooFewCardsOnNode"
     NOT_LINKED = "NotLinked"
     SAME_CARD_FULL = "SameCardFull"
@@ -41,6 +42,9 @@ class Reason(StrEnum):
     UNDECIDED = "Undecided"
     FOREIGN_GATE = "ForeignGate"
     PREDECESSOR_ENDING = "PredecessorEnding"
+    # the queue
+    KEPT = "Kept"
+    QUEUED = "Queued"
 
 
 class RefusalCode(StrEnum):
@@ -48,6 +52,7 @@ class RefusalCode(StrEnum):
 
     BAD_QUANTITY = "BadQuantity"
     CONFLICTING_KEYS = "ConflictingKeys"
+    MISSING_KEY = "MissingKey"
     TWO_DIALECTS = "TwoDialects"
     RESERVED_KEY = "ReservedKey"
     UNKNOWN_RESOURCE = "UnknownResource"
@@ -100,12 +105,15 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.MODEL_MISMATCH: Explanation("the card's model is not among those asked for", "change sublet.dev/card-models or exclude-card-models"),
     Reason.UUID_MISMATCH: Explanation("the card is not among those asked for by UUID", "change sublet.dev/card-uuids or exclude-card-uuids"),
     Reason.VENDOR_MISMATCH: Explanation("the card is of another vendor", "use the resource name of that vendor"),
+    Reason.PROFILE_MISMATCH: Explanation("the card is whole and a partition was asked for, or the other way round, or its profile is another", "ask for a profile that `sublet cards` shows, or for whole cards"),
     Reason.TOO_FEW_CARDS: Explanation("this card would do, but its node has not enough like it", "ask for fewer cards, or wait"),
     Reason.NOT_LINKED: Explanation("no set of cards on the node is joined by nvlink", "set sublet.dev/link: preferred, or ask for fewer cards"),
     Reason.SAME_CARD_FULL: Explanation("the card of the pod's same-card group is elsewhere or full", "ask for less, or use another group"),
     Reason.LARGER_THAN_ANY_NODE: Explanation("larger than any node known", "ask for less, or add a larger node"),
     Reason.UNDECIDED: Explanation("no decision was made in time", "nothing: it is decided as soon as the scheduler can"),
     Reason.FOREIGN_GATE: Explanation("another controller holds the pod", "nothing: it is decided when ours is the last gate"),
+    Reason.KEPT: Explanation("the card would do, and is kept for a pod that is ahead in the queue", "wait, or raise the pod's priority"),
+    Reason.QUEUED: Explanation("pods that wait already are tried first", "nothing: it is decided in its turn"),
     Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
 }  # fmt: skip
 
@@ -113,9 +121,10 @@ EXPLANATIONS: dict[Reason, Explanation] = {
 REFUSALS: dict[RefusalCode, Explanation] = {
     RefusalCode.BAD_QUANTITY: Explanation("a resource is zero, negative, a fraction, too large, or has a suffix", "write a plain whole number in the unit that the message names"),
     RefusalCode.CONFLICTING_KEYS: Explanation("two keys of one claim exclude each other", "keep one of them"),
+    RefusalCode.MISSING_KEY: Explanation("a claim lacks a key without which its system gives nothing", "add the key that the message names"),
     RefusalCode.TWO_DIALECTS: Explanation("one container asks in the words of two systems", "keep the resources of one system"),
     RefusalCode.RESERVED_KEY: Explanation("the pod carries a key that only the scheduler writes", "leave the key away; copies of a running pod carry it too"),
-    RefusalCode.UNKNOWN_RESOURCE: Explanation("a resource in our domain that does not exist", "correct its spelling; the message lists those that exist"),
+    RefusalCode.UNKNOWN_RESOURCE: Explanation("a resource in our domain that does not exist, or one of a dialect that is off", "correct its spelling, or switch the dialect on; the message says which"),
     RefusalCode.UNKNOWN_ANNOTATION: Explanation("an annotation in our domain that does not exist", "correct its spelling; the message lists those that exist"),
     RefusalCode.BAD_ANNOTATION: Explanation("the value of an annotation is not understood", "write one of the values that the message lists"),
     RefusalCode.NOT_SUPPORTED_YET: Explanation("what the annotation asks for is known, but not built yet", "remove the annotation"),

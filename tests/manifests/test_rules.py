@@ -11,7 +11,7 @@ import pytest
 
 from sublet.bus.layout import LAYOUT
 from sublet.contract import dialects, keys
-from sublet.contract.dialects import gpushare
+from sublet.contract.dialects.interface import NATIVE_NAME
 from tests.manifests.rendering import KUSTOMIZE, OVERLAYS, reviewed
 
 SCHEDULER = "system:serviceaccount:sublet-system:sublet-scheduler"
@@ -219,14 +219,20 @@ def test_every_policy_denies_and_fails_closed(overlay: str) -> None:
 @every_overlay
 def test_policies_and_webhook_use_the_names_of_the_contract(overlay: str) -> None:
     """A name in an expression that the code does not know guards nothing."""
+    foreign = [dialect for dialect in dialects.ALL if dialect.name != NATIVE_NAME]
     known = {
         *(name for dialect in dialects.ALL for name in dialect.resources),
+        *(name for dialect in foreign for name in dialect.resource_prefixes),
+        *(name for dialect in foreign for name in dialect.claiming_annotations),
+        *(name for dialect in foreign for name in dialect.result_keys),
+        *(name for dialect in foreign for name in dialect.result_prefixes),
+        *(name for dialect in foreign for name in dialect.result_labels),
         *keys.RESERVED_ANNOTATIONS,
         keys.SLOT,
         keys.GATE,
         keys.CLAIMED_LABEL,
         keys.PREFIX,
-        keys.CARDS_PREFIX,
+        keys.SUBDOMAINS,
         keys.NODE_CONDITION,
         SCHEDULER,
         HEALTHD,
@@ -234,8 +240,7 @@ def test_policies_and_webhook_use_the_names_of_the_contract(overlay: str) -> Non
         "system:node:",
         "kubernetes.io/config.mirror",
         "DisruptionTarget",
-        "ALIYUN_COM_GPU_",
-        gpushare.ALLOCATION,
+        "none/",
     }
     used = {literal for text in expressions(overlay) for literal in re.findall(r"'([^']*)'", text)}
     assert used == known

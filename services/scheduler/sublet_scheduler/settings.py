@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sublet.contract import dialects
-from sublet.contract.dialects.interface import Options
+from sublet.contract.dialects.interface import IN_A_CLUSTER, Options
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 
@@ -42,9 +42,13 @@ class Settings:
     """How long kube-scheduler may fail to bind a released pod before its pin is given up."""
     drain_s: float = 5.0
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
-    dialects: tuple[str, ...] = ("sublet", "nvidia", "gpushare")
-    """Whose spellings of a claim are read."""
+    dialects: tuple[str, ...] = IN_A_CLUSTER
+    """Whose spellings of a claim are read: all but HAMi's, whose names overlap with NVIDIA's."""
     gpu_mem_unit: MemoryUnit = MemoryUnit.GIB
+    volcano_memory_factor: int = 1
+    """How many MiB one of ``volcano.sh/gpu-memory`` is: Volcano's setting of the same name."""
+    keep_scheduler_name: bool = False
+    """Leave pods to the scheduler of KAI, HAMi or Volcano that they name, instead of to the default one."""
     node_policy: Policy = Policy.BINPACK
     """For pods that wish nothing: fill nodes one after another, or spread over them."""
     card_policy: Policy = Policy.BINPACK
@@ -59,6 +63,11 @@ class Settings:
             if name not in dialects.BY_NAME:
                 known = ", ".join(dialects.BY_NAME)
                 raise BadRequest(f"SUBLET_DIALECTS names {name!r}", hint=f"Known: {known}")
+        if self.volcano_memory_factor < 1:
+            raise BadRequest(
+                f"SUBLET_VOLCANO_MEMORY_FACTOR={self.volcano_memory_factor} is not at least 1",
+                hint="Set what Volcano's device plugin had: 1 for MiB",
+            )
         for field in ("node_policy", "card_policy"):
             if getattr(self, field) is Policy.FRAGMENTATION:
                 raise BadRequest(
@@ -73,5 +82,7 @@ class Settings:
             enabled=self.dialects,
             stored=True,
             gpu_mem_unit_mib=1024 if self.gpu_mem_unit is MemoryUnit.GIB else 1,
+            volcano_unit_mib=self.volcano_memory_factor,
+            keep_scheduler_name=self.keep_scheduler_name,
             tolerate=self.tolerate_taints,
         )

@@ -5,18 +5,24 @@ variables are written in the unit of the cluster's setting.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from sublet.contract import keys
-from sublet.contract.dialects.interface import Options, Placed, Results
-from sublet.contract.dialects.native import MOST_CARDS
-from sublet.contract.podspec import ContainerSpec
-from sublet.contract.quantity import whole_number
+from sublet.contract.dialects.amounts import (
+    CARDS,
+    MOST_MEMORY,
+    Unit,
+    conflict,
+    read_amounts,
+    units_of,
+    whole,
+    whole_cards,
+)
+from sublet.contract.dialects.interface import Decided, Dialect, Options, Placed
+from sublet.contract.podspec import ContainerSpec, Json
 from sublet.model.card import Card, Vendor
 from sublet.model.claim import Claim
-from sublet.model.ids import CardId
-from sublet.model.reasons import Refusal, RefusalCode
+from sublet.model.reasons import Refusal
 
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 CARD_MEMORY = "ALIYUN_COM_GPU_MEM_DEV"
@@ -26,47 +32,23 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 ALLOCATION = "scheduler.framework.gpushare.allocation"
 
+_SHARE_VARIABLES = (INDEX, POD_MEMORY, CARD_MEMORY)
 
-@dataclass(frozen=True, slots=True)
-class Gpushare:
-    name: str = "gpushare"
-    resources: frozenset[str] = frozenset({keys.ALIYUN_GPU_MEM, keys.ALIYUN_GPU_COUNT})
-    result_keys: frozenset[str] = frozenset(
-        {INDEX, CARD_MEMORY, POD_MEMORY, ASSIGNED, ASSUME_TIME, ALLOCATION}
-    )
 
-    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:
-        limits = container.limits
-        if keys.ALIYUN_GPU_MEM in limits and keys.ALIYUN_GPU_COUNT in limits:
-            return Refusal(
-                code=RefusalCode.CONFLICTING_KEYS,
-                message=f"container {container.name!r} has both {keys.ALIYUN_GPU_MEM}="
-                f"{str(limits[keys.ALIYUN_GPU_MEM])!r} and {keys.ALIYUN_GPU_COUNT}="
-                f"{str(limits[keys.ALIYUN_GPU_COUNT])!r}",
-                hint="Keep gpu-mem for a share of one card, or gpu-count for whole cards",
+class Gpushare(Dialect):
+    def claim(self, container: ContainerSpec, pod: Json, options: Options) -> Claim | Refusal:  # noqa: ARG002
+        unit = Unit("GiB" if options.gpu_mem_unit_mib == 1024 else "MiB", MOST_MEMORY)
+        both = {keys.ALIYUN_GPU_MEM: unit, keys.ALIYUN_GPU_COUNT: CARDS}
+        if both.keys() <= container.limits.keys():
+            return conflict(
+                container, tuple(both), "Keep gpu-mem for a share of one card, or gpu-count for whole cards"
             )
-        if keys.ALIYUN_GPU_COUNT in limits:
-            value = limits[keys.ALIYUN_GPU_COUNT]
-            count = whole_number(
-                value, key=keys.ALIYUN_GPU_COUNT, unit="cards", most=MOST_CARDS, stored=options.stored
-            )
-            if isinstance(count, Refusal):
-                return count
-            return Claim(
-                container=container.name,
-                kind=container.kind,
-                dialect=self.name,
-                cards=count,
-                core_percent=100,
-                exclusive=True,
-                vendor=Vendor.NVIDIA,
-            )
-        unit = "GiB" if options.gpu_mem_unit_mib == 1024 else "MiB"
-        amount = whole_number(
-            limits[keys.ALIYUN_GPU_MEM], key=keys.ALIYUN_GPU_MEM, unit=unit, most=2**40, stored=options.stored
-        )
-        if isinstance(amount, Refusal):
-            return amount
+        amounts = read_amounts(container, both, options)
+        if isinstance(amounts, Refusal):
+            return amounts
+        if keys.ALIYUN_GPU_COUNT in amounts:
+            return whole_cards(container, self.name, amounts[keys.ALIYUN_GPU_COUNT])
+        amount = amounts[keys.ALIYUN_GPU_MEM]
         return Claim(
             container=container.name,
             kind=container.kind,
@@ -74,45 +56,40 @@ class Gpushare:
             memory_mib=amount * options.gpu_mem_unit_mib,
             vendor=Vendor.NVIDIA,
             one_card_group=keys.ALIYUN_GPU_MEM,
+            constants=((CONTAINER_MEMORY, str(amount)),),
         )
 
-    def results(
-        self, placed: Sequence[Placed], cards: Mapping[CardId, Card], options: Options, *, at_ns: int
-    ) -> Results:
-        unit_mib = options.gpu_mem_unit_mib
-        counted = [one for one in placed if not one.claim.heir] or placed
+    def annotations(self, decided: Decided) -> dict[str, str]:
+        unit_mib = decided.options.gpu_mem_unit_mib
+        counted = decided.counted
         # where a pod asks in both ways, the annotations that hold one number tell of its shares
         main = [one for one in counted if not one.claim.exclusive] or counted
         annotations = {
             INDEX: ",".join(str(index) for index in sorted({g.index for one in main for g in one.grants})),
-            CARD_MEMORY: str((cards[main[0].grants[0].card].memory_mib or 0) // unit_mib),
+            CARD_MEMORY: str((decided.cards[main[0].grants[0].card].memory_mib or 0) // unit_mib),
             POD_MEMORY: str(sum(sum(_units(one, unit_mib).values()) for one in main)),
             ASSIGNED: "true",
-            ASSUME_TIME: str(at_ns),
+            ASSUME_TIME: str(decided.at_ns),
         }
         if len(counted) > 1 or len(main[0].grants) > 1:
             allocation = {str(one.claim.position): _units(one, unit_mib) for one in counted}
             annotations[ALLOCATION] = json.dumps(allocation, separators=(",", ":"))
-        env = {
-            one.claim.container: {key: annotations[key] for key in (INDEX, POD_MEMORY, CARD_MEMORY)}
-            | self.env_constants(one.claim, options)
-            for one in placed
-            if not one.claim.exclusive
-        }
-        return Results(annotations=annotations, env=env)
+        return annotations
+
+    def variable_names(self, claim: Claim) -> tuple[str, ...]:
+        return () if claim.exclusive else _SHARE_VARIABLES
+
+    def variables(self, one: Placed, decided: Decided) -> Mapping[str, str]:
+        annotations = self.annotations(decided)
+        return {name: annotations[name] for name in self.variable_names(one.claim)}
 
     def env_sources(self, claim: Claim) -> Mapping[str, str]:
-        return {} if claim.exclusive else {INDEX: INDEX, POD_MEMORY: POD_MEMORY, CARD_MEMORY: CARD_MEMORY}
-
-    def env_constants(self, claim: Claim, options: Options) -> dict[str, str]:
-        if claim.memory_mib is None:
-            return {}
-        return {CONTAINER_MEMORY: str(claim.memory_mib // options.gpu_mem_unit_mib)}
+        return {name: name for name in self.variable_names(claim)}
 
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
-        counted = [card for card in cards if card.vendor is Vendor.NVIDIA]
+        counted = whole(cards)
         return {
-            keys.ALIYUN_GPU_MEM: sum((card.memory_mib or 0) // options.gpu_mem_unit_mib for card in counted),
+            keys.ALIYUN_GPU_MEM: units_of(counted, options.gpu_mem_unit_mib),
             keys.ALIYUN_GPU_COUNT: len(counted),
         }
 
@@ -126,4 +103,8 @@ def _units(placed: Placed, unit_mib: int) -> dict[str, int]:
     }
 
 
-GPUSHARE = Gpushare()
+GPUSHARE = Gpushare(
+    name="gpushare",
+    resources=frozenset({keys.ALIYUN_GPU_MEM, keys.ALIYUN_GPU_COUNT}),
+    result_keys=frozenset({INDEX, CARD_MEMORY, POD_MEMORY, ASSIGNED, ASSUME_TIME, ALLOCATION}),
+)

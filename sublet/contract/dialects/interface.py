@@ -1,26 +1,44 @@
 """What a dialect must be able to do, and what it is given for it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from sublet.contract.podspec import ContainerSpec
+from sublet.contract import keys
+from sublet.contract.podspec import ContainerSpec, Json
 from sublet.model.card import Card
 from sublet.model.claim import Claim
-from sublet.model.ids import CardId
+from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Refusal
 
 NATIVE_NAME = "sublet"
+HAMI_NAME = "hami"
+IN_A_CLUSTER = (
+    NATIVE_NAME,
+    "nvidia",
+    "amd",
+    "gpushare",
+    "volcano",
+    "qgpu",
+    "elastic-gpu",
+    "vcuda",
+    "kai",
+)
+"""On by default: all but HAMi, whose names overlap with NVIDIA's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What a cluster sets about its dialects."""
 
-    enabled: tuple[str, ...] = (NATIVE_NAME, "nvidia", "gpushare")
+    enabled: tuple[str, ...] = IN_A_CLUSTER
     gpu_mem_unit_mib: int = 1024
     """The unit of ``aliyun.com/gpu-mem`` in MiB: 1024 for GiB, 1 for MiB; never guessed."""
+    volcano_unit_mib: int = 1
+    """The unit of ``volcano.sh/gpu-memory`` in MiB: Volcano's gpu-memory-factor."""
+    keep_scheduler_name: bool = False
+    """Leave pods to the scheduler of another system that they name."""
     stored: bool = False
     """Pods come from the API server, which writes an amount of 50000 as ``50k``; otherwise they come as a
     user wrote them, and a suffix is a mistake."""
@@ -37,6 +55,27 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What a dialect makes its results from."""
+
+    placed: Sequence[Placed]
+    """The containers that speak this dialect."""
+    node: NodeName
+    cards: Mapping[CardId, Card]
+    """At least the granted ones."""
+    containers: Sequence[str] = ()
+    """Names of all containers of the pod, init containers and sidecars first."""
+    options: Options
+    at_ns: int
+    """Unix time in nanoseconds."""
+
+    @property
+    def counted(self) -> Sequence[Placed]:
+        """Without init containers whose cards a later one takes over, unless there are no others."""
+        return [one for one in self.placed if not one.claim.heir] or self.placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     """What a pod carries and its containers see in the words of one dialect."""
 
@@ -46,40 +85,75 @@ class Results:
     """Container -> variable -> value."""
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Dialect(ABC):
     """One spelling. Implementations are stateless values."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    resources: frozenset[str] = frozenset()
+    """Resource names that are counted; in the limits of a container they make it a claiming one."""
+    resource_prefixes: tuple[str, ...] = ()
+    """Beginnings of such names, where a system has many of them."""
+    claiming_annotations: frozenset[str] = frozenset()
+    """Annotations of a pod that claim without any resource."""
+    result_keys: frozenset[str] = frozenset()
+    """Annotations that only the scheduler writes in this dialect's name."""
+    result_prefixes: tuple[str, ...] = ()
+    """Beginnings of such annotations."""
+    result_labels: tuple[str, ...] = ()
+    """Beginnings of labels that only the scheduler writes in this dialect's name."""
+    scheduler: str = ""
+    """What its pods name in spec.schedulerName."""
 
-    @property
-    def resources(self) -> frozenset[str]:
-        """Resource names that make a container a claiming one."""
-        ...
+    def names(self, key: str) -> bool:
+        """Whether `key` is a resource of this dialect."""
+        return key in self.resources or key.startswith(self.resource_prefixes)
 
-    @property
-    def result_keys(self) -> frozenset[str]:
-        """Annotations that only the scheduler writes in this dialect's name."""
-        ...
+    def is_result(self, key: str) -> bool:
+        """Whether `key` is an annotation which only the scheduler writes."""
+        return key in self.result_keys or key.startswith(self.result_prefixes)
 
-    def claim(self, container: ContainerSpec, options: Options) -> Claim | Refusal:
-        """Read the claim of a container that names at least one of `resources` in its limits."""
-        ...
+    def speaks(self, container: ContainerSpec, pod: Json, options: Options) -> bool:  # noqa: ARG002
+        """Whether `container` of `pod` claims in this dialect."""
+        return any(self.names(key) for key in container.limits)
 
-    def results(
-        self, placed: Sequence[Placed], cards: Mapping[CardId, Card], options: Options, *, at_ns: int
-    ) -> Results:
-        """The pod's results for its containers of this dialect; `at_ns` is Unix time in ns."""
-        ...
+    @abstractmethod
+    def claim(self, container: ContainerSpec, pod: Json, options: Options) -> Claim | Refusal:
+        """Read the claim of a container that speaks this dialect."""
+
+    def wishes(self, pod: Json) -> Mapping[str, str] | Refusal:  # noqa: ARG002
+        """What its annotations say about where the pod may go, as annotations of our own."""
+        return {}
+
+    def annotations(self, decided: Decided) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
+
+    def labels(self, decided: Decided) -> Mapping[str, str]:  # noqa: ARG002
+        return {}
+
+    def variable_names(self, claim: Claim) -> tuple[str, ...]:  # noqa: ARG002
+        """Variables of one container whose values the decision settles."""
+        return ()
+
+    def variables(self, one: Placed, decided: Decided) -> Mapping[str, str]:  # noqa: ARG002
+        """Their values."""
+        return {}
 
     def env_sources(self, claim: Claim) -> Mapping[str, str]:
         """Variable -> annotation of the same value, for nodes where the runtime reads the pod's env."""
-        ...
+        return {name: keys.variable_annotation(name, claim.container) for name in self.variable_names(claim)}
 
-    def env_constants(self, claim: Claim, options: Options) -> Mapping[str, str]:
-        """Variables whose value does not depend on the decision."""
-        ...
+    def results(self, decided: Decided) -> Results:
+        """The pod's results for its containers of this dialect."""
+        annotations = dict(self.annotations(decided))
+        env: dict[str, dict[str, str]] = {}
+        for one in decided.placed:
+            values = self.variables(one, decided)
+            sources = self.env_sources(one.claim)
+            annotations |= {sources[name]: value for name, value in values.items()}
+            env[one.claim.container] = {**values, **dict(one.claim.constants)}
+        return Results(annotations=annotations, labels=self.labels(decided), env=env)
 
+    @abstractmethod
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:
         """Node totals for kube-scheduler; a placement that is right per card must fit them."""
-        ...

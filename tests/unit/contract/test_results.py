@@ -148,4 +148,4 @@ def test_what_the_runtime_reads_from_annotations_is_what_the_results_say() -> No
     )
     for claim in ask(manifest).claims:
         sources = {name: found.annotations[key] for name, key in env_sources(claim).items()}
-        assert sources | dict(env_constants(claim, Options())) == found.env[claim.container]
+        assert sources | dict(env_constants(claim)) == found.env[claim.container]

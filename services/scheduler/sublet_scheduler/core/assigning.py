@@ -6,6 +6,7 @@ for the next, other cards are tried. What a load takes is booked on copies.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, product
 
 from sublet.model.card import Card
 from sublet.model.claim import Claim, LinkWish, Policy, Wishes
@@ -36,8 +37,11 @@ class Asked:
 class Assigned:
     """The chosen cards of each load; `left_mib` is what they have free afterwards."""
 
+    loads: Sequence[Load]
     seats: Sequence[Sequence[CardState]]
     left_mib: int
+    grown: int = 0
+    """Over how many cards more than asked for the memory is spread, because no card had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +56,46 @@ def too_large(node: NodeState, asked: Asked) -> bool:
     return any(
         load.cards > node.unused if load.exclusive else load.memory_mib > node.most_free_mib
         for load in asked.loads
+        if not load.grows
     )
 
 
 def assign(cards: Sequence[CardState], asked: Asked, *, shares_per_card: int) -> Assigned | Objections:
     """Choose cards of one node, given by ascending index, for all loads of a pod."""
-    search = _Search(asked, shares_per_card)
-    seats = search.fill(cards, asked.loads)
-    if seats is None:
-        return Objections(search.objections)
+    first = _Search(asked, shares_per_card)
+    seats = first.fill(cards, asked.loads)
+    if seats is not None:
+        return _assigned(asked.loads, seats, grown=0)
+    for grown, loads in _grown(asked.loads, len(cards)):
+        seats = _Search(asked, shares_per_card).fill(cards, loads)
+        if seats is not None:
+            return _assigned(loads, seats, grown=grown)
+    return Objections(first.objections)
+
+
+def _assigned(loads: Sequence[Load], seats: Sequence[Sequence[CardState]], *, grown: int) -> Assigned:
     left: dict[CardId, int] = {}
-    for load, states in zip(asked.loads, seats, strict=True):
+    for load, states in zip(loads, seats, strict=True):
         for state in states:
             left[state.card.id] = state.free_mib - load.of_card(state.card)
-    return Assigned(seats, sum(left.values()))
+    return Assigned(loads, seats, sum(left.values()), grown)
+
+
+def _grown(loads: Sequence[Load], most: int) -> Iterator[tuple[int, Sequence[Load]]]:
+    """Ways to spread those loads that may be, over as few cards more as possible."""
+    growing = sum(load.grows for load in loads)
+    if not growing:
+        return
+    ways = sorted(islice(product(range(most), repeat=growing), MOST_TRIES), key=lambda way: (sum(way), way))
+    for more in ways[1:]:
+        over = iter(more)
+        yield sum(more), [load.over(1 + next(over)) if load.grows else load for load in loads]
 
 
 def grants_of(assigned: Assigned, asked: Asked) -> dict[str, tuple[CardGrant, ...]]:
     """The grants of every claiming container, ascending by index."""
     found: dict[str, tuple[CardGrant, ...]] = {}
-    for load, states in zip(asked.loads, assigned.seats, strict=True):
+    for load, states in zip(assigned.loads, assigned.seats, strict=True):
         for need in load.needs:
             grants = tuple(_grant(state.card, need) for state in states)
             found |= {claim.container: grants for claim in need.claims}
@@ -116,7 +140,7 @@ def _wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
         return Reason.UUID_MISMATCH
     if load.vendors and load.vendors != {card.vendor}:
         return Reason.VENDOR_MISMATCH
-    return None
+    return None if load.profiles == {card.profile} else Reason.PROFILE_MISMATCH
 
 
 @dataclass(slots=True)

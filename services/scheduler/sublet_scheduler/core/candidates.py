@@ -72,21 +72,25 @@ def _claims_key(ask: PodAsk) -> Hashable:
             claim.exclusive,
             claim.vendor,
             claim.one_card_group,
+            claim.profile,
+            claim.grows,
             places.get(claim.heir),
         )
         for claim in ask.claims
     )
 
 
-def score(node: NodeState, assigned: Assigned, policy: Policy) -> tuple[int, int]:
-    """Smaller is better. Packing: least memory left on the chosen cards, then least free on the node;
-    spreading: the node of which the smallest part is promised."""
+def score(node: NodeState, assigned: Assigned, policy: Policy) -> tuple[int, int, int]:
+    """Smaller is better. Before all else memory is spread over as few cards as possible. Packing: least
+    memory left on the chosen cards, then least free on the node; spreading: the node of which the smallest
+    part is promised."""
     if policy is Policy.SPREAD:
         return (
+            assigned.grown,
             sum(_used_ppm(card) for card in node.cards.values()) // max(1, len(node.cards)),
             -node.free_mib,
         )
-    return (assigned.left_mib, node.free_mib + node.unused)
+    return (assigned.grown, assigned.left_mib, node.free_mib + node.unused)
 
 
 def _used_ppm(card: CardState) -> int:
@@ -109,7 +113,7 @@ def counted_objections(node: NodeState, asked: Asked) -> Counts:
     return counts
 
 
-Entry = tuple[tuple[int, int], NodeName, int]
+Entry = tuple[tuple[int, int, int], NodeName, int]
 """Score, node, and the version of the node that was scored."""
 
 

@@ -148,8 +148,10 @@ class Fleet:
             state.closed.discard(card)
         else:
             state.closed.add(card)
-        if card in state.cards and state.cards[card].open != open_:
-            state.cards[card].open = open_
+        concerned = [one for one in state.by_index if card in (one.card.id, one.card.parent)]
+        if any(one.open != open_ for one in concerned):
+            for one in concerned:
+                one.open = open_
             self._touch(state)
 
     def book(self, name: NodeName, key: str, booking: Booking) -> None:
@@ -198,8 +200,9 @@ class Fleet:
     def _recount(self, state: NodeState) -> None:
         cards = state.inventory.cards if state.inventory else ()
         state.cards = {
-            card.id: CardState(card=card, open=card.id not in state.closed and card.health.accepts_shares)
+            one.id: CardState(card=one, open=card.id not in state.closed and card.health.accepts_shares)
             for card in sorted(cards, key=lambda card: (card.index, card.id))
+            for one in card.offered
         }
         state.by_index = tuple(state.cards.values())
         for booking in state.bookings.values():

@@ -10,8 +10,8 @@ from sublet_scheduler.core.assigning import Asked, Assigned, assign
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
 
-Kind = tuple[Vendor, int | None]
-"""Of a card: vendor and memory in MiB."""
+Kind = tuple[Vendor, int | None, str]
+"""Of a card: vendor, memory in MiB, profile of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,17 @@ class _Size:
 
     @classmethod
     def of(cls, node: NodeState) -> "_Size":
-        cards = tuple((state.card.vendor, state.card.memory_mib) for state in node.by_index)
+        cards = tuple(
+            (state.card.vendor, state.card.memory_mib, state.card.profile) for state in node.by_index
+        )
         return cls(cards, node.shares_per_card)
 
     def takes(self, asked: Asked) -> bool:
         empty = [
-            CardState(card=Card(id=CardId(str(at)), index=at, vendor=vendor, memory_mib=memory_mib))
-            for at, (vendor, memory_mib) in enumerate(self.cards)
+            CardState(
+                card=Card(id=CardId(str(at)), index=at, vendor=vendor, memory_mib=memory_mib, profile=profile)
+            )
+            for at, (vendor, memory_mib, profile) in enumerate(self.cards)
         ]
         return isinstance(assign(empty, asked, shares_per_card=self.shares_per_card), Assigned)
 
@@ -37,8 +41,10 @@ class _Size:
         """Of the cards whose kind can take `load`, whatever its size."""
         return [
             memory_mib or 0
-            for vendor, memory_mib in self.cards
-            if load.vendors <= {vendor} and (load.exclusive or memory_mib is not None)
+            for vendor, memory_mib, profile in self.cards
+            if load.vendors <= {vendor}
+            and load.profiles == {profile}
+            and (load.exclusive or memory_mib is not None)
         ]
 
 
@@ -81,7 +87,7 @@ def _cards_sentence(asked: Asked, nodes: Iterable[NodeState]) -> str:
     if whole > most_cards:
         return _too_many(whole, most_cards)
     total_mib = sum(load.cards * load.memory_mib for load in asked.loads if not load.exclusive)
-    largest_mib = max(sum(memory or 0 for _, memory in size.cards) for size in sizes)
+    largest_mib = max(sum(memory or 0 for _, memory, _ in size.cards) for size in sizes)
     return (
         f"{whole} whole cards and {total_mib} MiB in parts are asked for on one node; "
         f"the largest node known has {most_cards} cards and {largest_mib} MiB, too little for them together"
@@ -93,6 +99,13 @@ def _load_sentence(load: Load, memories: Sequence[Sequence[int]]) -> str:
     if load.cards > most_cards:
         return _too_many(load.cards, most_cards)
     if load.exclusive:
+        return ""
+    if load.grows:
+        most_mib = max(sum(of_node) for of_node in memories)
+        if load.memory_mib > most_mib:
+            return (
+                f"{load.memory_mib} MiB are asked for on one node; the largest node known has {most_mib} MiB"
+            )
         return ""
     most_mib = max(max(of_node) for of_node in memories)
     asked_mib = load.of_card(Card(id=CardId(""), index=0, memory_mib=most_mib))

@@ -1,7 +1,7 @@
 """What claims take of their cards, together with the plain init containers that hand on to them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sublet.model.card import Card
@@ -22,6 +22,10 @@ class Need:
     """The largest amount that is asked in MiB."""
     memory_percent: Fraction
     """The largest part of the card's memory that is asked; compute alone takes the same part of it."""
+    profiles: frozenset[str]
+    """Of the partitions that are asked for; the empty one stands for whole cards."""
+    grows: bool = False
+    """The memory may be spread over several cards."""
 
     @classmethod
     def of(cls, claim: Claim, claims: Sequence[Claim]) -> "Need":
@@ -36,7 +40,13 @@ class Need:
             vendors=frozenset(one.vendor for one in together if one.vendor),
             memory_mib=max(one.memory_mib or 0 for one in together),
             memory_percent=max(_percent(one) for one in together),
+            profiles=frozenset(one.profile or "" for one in together),
+            grows=claim.grows and not exclusive,
         )
+
+    def over(self, cards: int) -> "Need":
+        """The same in equal shares of so many cards, rounded up: no less than was asked for."""
+        return replace(self, cards=cards, memory_mib=-(-self.memory_mib // cards), grows=False)
 
     def of_card(self, card: Card) -> int | None:
         """Whole MiB taken of `card`, rounded down; None for the whole of a card of unknown memory."""
@@ -61,6 +71,9 @@ class Load:
     """The amount of each card that is asked in MiB."""
     by_card: bool
     """What it takes is not the same of every card."""
+    profiles: frozenset[str]
+    grows: bool
+    """It is one need that may be spread over several cards."""
 
     @classmethod
     def of(cls, *needs: Need) -> "Load":
@@ -72,7 +85,13 @@ class Load:
             vendors=frozenset().union(*(need.vendors for need in needs)),
             memory_mib=sum(need.memory_mib for need in needs),
             by_card=any(need.exclusive or need.memory_percent for need in needs),
+            profiles=frozenset().union(*(need.profiles for need in needs)),
+            grows=any(need.grows for need in needs),
         )
+
+    def over(self, cards: int) -> "Load":
+        """The same with its memory spread over so many cards."""
+        return Load.of(*(need.over(cards) for need in self.needs))
 
     def of_card(self, card: Card) -> int:
         """Whole MiB taken of `card`; 0 where its memory is unknown."""
@@ -94,7 +113,7 @@ def loads_of(ask: PodAsk) -> tuple[Load, ...]:
             groups.setdefault(group, []).append(need)
         else:
             loads.append(Load.of(need))
-    loads += [Load.of(*needs) for needs in groups.values()]
+    loads += [Load.of(*(need.over(1) for need in needs)) for needs in groups.values()]
     return tuple(sorted(loads, key=_hardest_first))
 
 

@@ -14,15 +14,9 @@ WRITTEN = f"{keys.PREFIX}totals"
 def wanted_totals(node: NodeState, options: Options) -> Mapping[str, int]:
     cards = node.counted_cards
     totals: dict[str, int] = {}
-    for dialect in dialects.ALL:
-        if dialect.name in options.enabled:
-            totals |= dialect.totals(cards, shares_per_card=node.shares_per_card, options=options)
+    for dialect in dialects.enabled(options):
+        totals |= dialect.totals(cards, shares_per_card=node.shares_per_card, options=options)
     return totals
-
-
-def all_names(options: Options) -> frozenset[str]:
-    """Every resource name that Sublet may serve in this cluster, the slot aside."""
-    return frozenset(name for one in dialects.ALL if one.name in options.enabled for name in one.resources)
 
 
 def ours(node: NodeState) -> frozenset[str]:
@@ -36,7 +30,7 @@ def foreign_totals(node: NodeState, options: Options) -> frozenset[str]:
     if node.facts is None:
         return frozenset()
     shown = {name for name, amount in node.facts.capacity.items() if amount > 0}
-    return frozenset(shown & all_names(options)) - ours(node)
+    return frozenset(name for name in shown if dialects.serves(name, options)) - ours(node)
 
 
 def totals_patch(node: NodeState, options: Options, *, managed: bool, leaving: bool) -> WriteTotals | None:
@@ -47,7 +41,7 @@ def totals_patch(node: NodeState, options: Options, *, managed: bool, leaving: b
     if managed:
         wanted = wanted_totals(node, options)
         stale = tuple(sorted(ours(node) - wanted.keys()))
-        label = str(len(node.cards))
+        label = str(len(node.inventory.cards) if node.inventory else 0)
         right = all(facts.capacity.get(k) == v and facts.allocatable.get(k) == v for k, v in wanted.items())
         if (
             right

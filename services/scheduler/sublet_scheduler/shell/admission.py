@@ -182,12 +182,15 @@ def _concerns_us(request: Request, pod: Json) -> bool:
 
 
 def _names_foreign(pod: Json, options: Options) -> bool:
-    """Whether a resource or a result key of another dialect than ours stands in the pod."""
-    foreign = [one for one in enabled_dialects(options, managed=True) if one.name != NATIVE_NAME]
-    resources = frozenset[str]().union(*(one.resources for one in foreign))
-    results = frozenset[str]().union(*(one.result_keys for one in foreign))
-    return bool(results & podspec.annotations(pod).keys()) or any(
-        resources & container.limits.keys() for container in podspec.containers(pod)
+    """Whether a claim or a result of another dialect than ours stands in the pod."""
+    limits = {key for container in podspec.containers(pod) for key in container.limits}
+    annotations, labels = podspec.annotations(pod), podspec.labels(pod)
+    return any(
+        any(one.names(key) for key in limits)
+        or any(key in one.claiming_annotations or one.is_result(key) for key in annotations)
+        or any(key.startswith(one.result_labels) for key in labels)
+        for one in enabled_dialects(options, managed=True)
+        if one.name != NATIVE_NAME
     )
 
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from sublet.contract import keys, quantity
+from sublet.contract import dialects, keys, quantity
 from sublet.contract.dialects.interface import Options
-from sublet.contract.reading import enabled_dialects
 from sublet.model.ids import NodeName
 from sublet_scheduler.core.facts import NodeFacts, Taint
 
@@ -73,5 +72,5 @@ def read_node(raw: bytes, options: Options) -> NodeFacts:
 
 
 def _served(amounts: Mapping[str, Any], options: Options) -> dict[str, int]:
-    names = {keys.SLOT}.union(*(one.resources for one in enabled_dialects(options, managed=True)))
-    return {name: int(quantity.quantity(amounts[name])) for name in sorted(names) if name in amounts}
+    names = (name for name in amounts if name == keys.SLOT or dialects.serves(name, options))
+    return {name: int(quantity.quantity(amounts[name])) for name in sorted(names)}
