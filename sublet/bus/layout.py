@@ -54,6 +54,16 @@ LAYOUT: Final = Layout(
             "at most 1 KiB, so 256 MiB hold several hundred thousand",
         ),
         Stream(
+            name=subjects.MANUAL_STREAM,
+            subjects=(f"{subjects.PREFIX}.{subjects.MANUAL}.>",),
+            max_age_s=30 * _DAY_S,
+            max_bytes=16 * _MIB,
+            max_message_bytes=16 * 1024,
+            dedupe_s=120,
+            why="what people ask of healthd, a few hundred bytes each; done when healthd is there again, "
+            "and stays for a month to tell who asked",
+        ),
+        Stream(
             name=subjects.EVENTS_STREAM,
             subjects=tuple(f"{subjects.PREFIX}.{kind}.>" for kind in subjects.EVENT_KINDS),
             max_age_s=7 * _DAY_S,
@@ -76,6 +86,12 @@ LAYOUT: Final = Layout(
             max_bytes=256 * _MIB,
             max_value_bytes=64 * 1024,
             why="one key a card; 40,000 cards at 2 KiB are 80 MiB",
+        ),
+        Bucket(
+            name=subjects.HEALTHD_BUCKET,
+            max_bytes=4 * _MIB,
+            max_value_bytes=512 * 1024,
+            why="one key: the breaker with the cards it took out in the last minutes",
         ),
         Bucket(
             name=subjects.LEDGER_BUCKET,

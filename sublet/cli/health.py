@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sublet_healthd.core.policy import Policy, parse_policy, shipped_policy
+from sublet_healthd.core.policy import Policy
+from sublet_healthd.core.policyfile import parse_policy, shipped_policy
 from sublet_healthd.core.replay import replay
 
 from sublet.cli.commands import Commands

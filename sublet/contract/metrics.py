@@ -54,6 +54,12 @@ SLOTS = "sublet_agent_slots"
 STARTS_WAITING = "sublet_agent_starts_waiting"
 START_SECONDS = "sublet_agent_start_seconds"
 
+# healthd
+BREAKER_STATE = "sublet_healthd_breaker_state"
+EVICTIONS = "sublet_healthd_evictions"
+JUDGE_SECONDS = "sublet_healthd_decision_seconds"
+OUT_FRACTION = "sublet_healthd_out_fraction"
+
 # the bus
 BUS_CONNECTED = "sublet_bus_connected"
 BUS_IGNORED_MESSAGES = "sublet_bus_ignored_messages"

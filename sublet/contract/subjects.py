@@ -11,17 +11,21 @@ from sublet.model.ids import CardId, NodeName
 
 PREFIX: Final = "sublet.v1"
 SIGNAL: Final = "signal"
+MANUAL: Final = "manual"
 EVENT_KINDS: Final = ("card", "health", "share", "pod", "audit")
-KINDS: Final = (SIGNAL, *EVENT_KINDS)
+KINDS: Final = (SIGNAL, MANUAL, *EVENT_KINDS)
 
 SIGNALS_STREAM: Final = "SUBLET_SIGNALS"
+MANUAL_STREAM: Final = "SUBLET_MANUAL"
 EVENTS_STREAM: Final = "SUBLET_EVENTS"
 
 INVENTORY_BUCKET: Final = "sublet-inventory"
 VERDICTS_BUCKET: Final = "sublet-verdicts"
 LEDGER_BUCKET: Final = "sublet-ledger"
+HEALTHD_BUCKET: Final = "sublet-healthd"
 
 LEDGER_META_KEY: Final = "_meta"
+BREAKER_KEY: Final = "breaker"
 
 INVENTORY: Final = "inventory"
 HEARTBEAT: Final = "heartbeat"

@@ -99,6 +99,76 @@ class OpenReason:
     last_seen_ms: int
     count: int = 1
     boot_id: str = ""
+    gi: int | None = None
+    """The MIG instance that the newest fault named, where it named one."""
+    ci: int | None = None
+
+
+class BreakerState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"  # automation takes nothing out
+    HALF_OPEN = "half_open"  # one card at a time, on trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Automation took a card out, for a reason, and when."""
+
+    node: NodeName
+    card: CardId
+    reason: str
+    model: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """What keeps automation from taking out too much at once; `why` says what opened it, `by` who did."""
+
+    state: BreakerState = BreakerState.CLOSED
+    why: str = ""
+    by: str = ""
+    since_ms: int = 0
+    taken: tuple[Taken, ...] = ()
+
+
+CARD_ACTS = ("hold", "release", "ack")
+BREAKER_ACTS = ("breaker_open", "breaker_half_open", "breaker_close")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualAct:
+    """What a person asks of healthd; `node` and `card` are None where it is about the breaker.
+
+    `id` is the same when it is asked again; `until_ms` ends a hold, 0: until released.
+    """
+
+    id: str
+    node: NodeName | None
+    card: CardId | None
+    what: str
+    by: str
+    note: str
+    at_ms: int
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """What took back a reason for which the card had left: ``reset`` or ``reboot``."""
+
+    reason: str
+    how: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A person put the card aside; `until_ms` 0: until released."""
+
+    by: str
+    note: str = ""
+    until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,3 +199,10 @@ class Verdict:
     model: str = ""
     events: tuple[str, ...] = ()
     """Ids of public events that are not yet confirmed published."""
+    hold: Hold | None = None
+    cures: tuple[Cure, ...] = ()
+    """Those that still count against a card that falls ill again."""
+    breaker: str = ""
+    """The state of the breaker where it keeps this card in scheduling against its reasons."""
+    term: int = 0
+    """Which healthd wrote this, counted up; a writer never overwrites a higher one."""

@@ -31,7 +31,7 @@ class NodeInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
 
 class EventReason(_message.Message):
-    __slots__ = ("code", "kind", "first_seen", "last_seen", "count", "latched", "clears_on")
+    __slots__ = ("code", "kind", "first_seen", "last_seen", "count", "latched", "clears_on", "mig")
     CODE_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     CLASS_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class EventReason(_message.Message):
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LATCHED_FIELD_NUMBER: _ClassVar[int]
     CLEARS_ON_FIELD_NUMBER: _ClassVar[int]
+    MIG_FIELD_NUMBER: _ClassVar[int]
     code: str
     kind: str
     first_seen: str
@@ -47,7 +48,8 @@ class EventReason(_message.Message):
     count: int
     latched: bool
     clears_on: str
-    def __init__(self, code: _Optional[str] = ..., kind: _Optional[str] = ..., first_seen: _Optional[str] = ..., last_seen: _Optional[str] = ..., count: _Optional[int] = ..., latched: bool = ..., clears_on: _Optional[str] = ..., **kwargs) -> None: ...
+    mig: MigInfo
+    def __init__(self, code: _Optional[str] = ..., kind: _Optional[str] = ..., first_seen: _Optional[str] = ..., last_seen: _Optional[str] = ..., count: _Optional[int] = ..., latched: bool = ..., clears_on: _Optional[str] = ..., mig: _Optional[_Union[MigInfo, _Mapping]] = ..., **kwargs) -> None: ...
 
 class PolicyInfo(_message.Message):
     __slots__ = ("name", "version", "rule")
@@ -60,7 +62,7 @@ class PolicyInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class HealthEvent(_message.Message):
-    __slots__ = ("card", "node", "epoch", "seq", "to", "schedulable", "kubelet", "reasons", "action", "not_done", "policy", "decided_by")
+    __slots__ = ("card", "node", "epoch", "seq", "to", "schedulable", "kubelet", "reasons", "action", "not_done", "policy", "decided_by", "hw_state", "in_use_by", "override", "breaker", "caused_by")
     CARD_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +76,11 @@ class HealthEvent(_message.Message):
     NOT_DONE_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     DECIDED_BY_FIELD_NUMBER: _ClassVar[int]
+    HW_STATE_FIELD_NUMBER: _ClassVar[int]
+    IN_USE_BY_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDE_FIELD_NUMBER: _ClassVar[int]
+    BREAKER_FIELD_NUMBER: _ClassVar[int]
+    CAUSED_BY_FIELD_NUMBER: _ClassVar[int]
     card: CardInfo
     node: NodeInfo
     epoch: str
@@ -86,7 +93,46 @@ class HealthEvent(_message.Message):
     not_done: str
     policy: PolicyInfo
     decided_by: str
-    def __init__(self, card: _Optional[_Union[CardInfo, _Mapping]] = ..., node: _Optional[_Union[NodeInfo, _Mapping]] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., to: _Optional[str] = ..., schedulable: bool = ..., kubelet: _Optional[str] = ..., reasons: _Optional[_Iterable[_Union[EventReason, _Mapping]]] = ..., action: _Optional[str] = ..., not_done: _Optional[str] = ..., policy: _Optional[_Union[PolicyInfo, _Mapping]] = ..., decided_by: _Optional[str] = ..., **kwargs) -> None: ...
+    hw_state: str
+    in_use_by: _containers.RepeatedCompositeFieldContainer[PodInfo]
+    override: Override
+    breaker: BreakerInfo
+    caused_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, card: _Optional[_Union[CardInfo, _Mapping]] = ..., node: _Optional[_Union[NodeInfo, _Mapping]] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., to: _Optional[str] = ..., schedulable: bool = ..., kubelet: _Optional[str] = ..., reasons: _Optional[_Iterable[_Union[EventReason, _Mapping]]] = ..., action: _Optional[str] = ..., not_done: _Optional[str] = ..., policy: _Optional[_Union[PolicyInfo, _Mapping]] = ..., decided_by: _Optional[str] = ..., hw_state: _Optional[str] = ..., in_use_by: _Optional[_Iterable[_Union[PodInfo, _Mapping]]] = ..., override: _Optional[_Union[Override, _Mapping]] = ..., breaker: _Optional[_Union[BreakerInfo, _Mapping]] = ..., caused_by: _Optional[_Iterable[str]] = ..., **kwargs) -> None: ...
+
+class PodInfo(_message.Message):
+    __slots__ = ("namespace", "name", "uid")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    uid: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class Override(_message.Message):
+    __slots__ = ("actor", "until", "note")
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    actor: str
+    until: str
+    note: str
+    def __init__(self, actor: _Optional[str] = ..., until: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+
+class BreakerInfo(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    def __init__(self, state: _Optional[str] = ...) -> None: ...
+
+class MigInfo(_message.Message):
+    __slots__ = ("gi", "ci")
+    GI_FIELD_NUMBER: _ClassVar[int]
+    CI_FIELD_NUMBER: _ClassVar[int]
+    gi: int
+    ci: int
+    def __init__(self, gi: _Optional[int] = ..., ci: _Optional[int] = ...) -> None: ...
 
 class EventGrant(_message.Message):
     __slots__ = ("container", "card", "index", "memory_mib", "core_percent", "exclusive")

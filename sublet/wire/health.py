@@ -5,7 +5,23 @@ from collections.abc import Iterable
 from google.protobuf.message import DecodeError
 
 from sublet.model.errors import BadRequest
-from sublet.model.health import Action, HealthState, Mode, OpenReason, Signal, SignalKind, Verdict
+from sublet.model.health import (
+    BREAKER_ACTS,
+    CARD_ACTS,
+    Action,
+    Breaker,
+    BreakerState,
+    Cure,
+    HealthState,
+    Hold,
+    ManualAct,
+    Mode,
+    OpenReason,
+    Signal,
+    SignalKind,
+    Taken,
+    Verdict,
+)
 from sublet.model.ids import CardId, NodeName
 from sublet.v1 import health_pb2 as pb
 
@@ -90,7 +106,13 @@ def verdict_message(verdict: Verdict) -> pb.Verdict:
         serial=verdict.serial,
         model=verdict.model,
         events=verdict.events,
+        cures=[pb.Cure(reason=one.reason, how=one.how, at_ms=one.at_ms) for one in verdict.cures],
+        breaker=verdict.breaker,
+        term=verdict.term,
     )
+    if verdict.hold is not None:
+        hold = verdict.hold
+        message.hold.CopyFrom(pb.Hold(by=hold.by, note=hold.note, until_ms=hold.until_ms))
     for reason in verdict.reasons:
         one = message.reasons.add(
             id=reason.id,
@@ -105,6 +127,10 @@ def verdict_message(verdict: Verdict) -> pb.Verdict:
             boot_id=reason.boot_id,
         )
         setattr(one, "class", reason.klass)
+        if reason.gi is not None:
+            one.gi = reason.gi
+        if reason.ci is not None:
+            one.ci = reason.ci
     return message
 
 
@@ -129,6 +155,8 @@ def verdict_of(message: pb.Verdict) -> Verdict:
                 last_seen_ms=one.last_seen_ms,
                 count=one.count,
                 boot_id=one.boot_id,
+                gi=one.gi if one.HasField("gi") else None,
+                ci=one.ci if one.HasField("ci") else None,
             )
             for one in message.reasons
         ),
@@ -147,6 +175,12 @@ def verdict_of(message: pb.Verdict) -> Verdict:
         serial=message.serial,
         model=message.model,
         events=tuple(message.events),
+        hold=Hold(by=message.hold.by, note=message.hold.note, until_ms=message.hold.until_ms)
+        if message.HasField("hold")
+        else None,
+        cures=tuple(Cure(reason=one.reason, how=one.how, at_ms=one.at_ms) for one in message.cures),
+        breaker=message.breaker,
+        term=message.term,
     )
 
 
@@ -172,3 +206,75 @@ def verdicts_in(body: bytes) -> tuple[Verdict, ...]:
         return tuple(verdict_of(one) for one in pb.Verdicts.FromString(body).verdicts)
     except (DecodeError, ValueError) as error:
         raise BadRequest(f"not verdicts: {error}") from error
+
+
+def manual_out(act: ManualAct) -> bytes:
+    return pb.Manual(
+        id=act.id,
+        node=act.node or "",
+        card=act.card or "",
+        what=act.what,
+        by=act.by,
+        note=act.note,
+        until_ms=act.until_ms,
+        at_ms=act.at_ms,
+    ).SerializeToString()
+
+
+def manual_in(body: bytes) -> ManualAct:
+    """Raises BadRequest where `body` asks nothing that can be done."""
+    try:
+        message = pb.Manual.FromString(body)
+    except DecodeError as error:
+        raise BadRequest(f"not a person's act: {error}") from error
+    named = bool(message.node and message.card)
+    if not message.id or not message.by or message.what not in (CARD_ACTS if named else BREAKER_ACTS):
+        raise BadRequest(f"what={message.what!r} by {message.by!r} is no act that healthd knows")
+    return ManualAct(
+        id=message.id,
+        node=NodeName(message.node) if named else None,
+        card=CardId(message.card) if named else None,
+        what=message.what,
+        by=message.by,
+        note=message.note,
+        until_ms=message.until_ms,
+        at_ms=message.at_ms,
+    )
+
+
+def breaker_out(breaker: Breaker) -> bytes:
+    return pb.Breaker(
+        state=breaker.state,
+        why=breaker.why,
+        by=breaker.by,
+        since_ms=breaker.since_ms,
+        taken=[
+            pb.Taken(node=one.node, card=one.card, reason=one.reason, model=one.model, at_ms=one.at_ms)
+            for one in breaker.taken
+        ],
+    ).SerializeToString()
+
+
+def breaker_in(body: bytes) -> Breaker:
+    """Raises BadRequest where `body` is not the breaker."""
+    try:
+        message = pb.Breaker.FromString(body)
+        state = BreakerState(message.state)
+    except (DecodeError, ValueError) as error:
+        raise BadRequest(f"not a breaker: {error}") from error
+    return Breaker(
+        state=state,
+        why=message.why,
+        by=message.by,
+        since_ms=message.since_ms,
+        taken=tuple(
+            Taken(
+                node=NodeName(one.node),
+                card=CardId(one.card),
+                reason=one.reason,
+                model=one.model,
+                at_ms=one.at_ms,
+            )
+            for one in message.taken
+        ),
+    )

@@ -1,16 +1,31 @@
 """The public event of a verdict, as canonical protobuf JSON."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from google.protobuf.json_format import MessageToJson
 
 from sublet.model.card import Card
 from sublet.model.health import HealthState, OpenReason, Verdict
+from sublet.model.ids import PodRef, PodUid
 from sublet.v1 import event_pb2 as pb
 
+_HARDWARE = {HealthState.UNKNOWN: "", HealthState.HEALTHY: "ok", HealthState.SUSPECT: "degraded"}
+"""OpenTelemetry's hw.state of what is not failed."""
 
-def health_event_out(previous: HealthState, verdict: Verdict, card: Card | None, *, decided_by: str) -> bytes:
-    """What became of a card and why; `card` is its agent's description, where there is one."""
+
+def health_event_out(
+    previous: HealthState,
+    verdict: Verdict,
+    card: Card | None,
+    *,
+    decided_by: str,
+    epoch: str = "",
+    in_use_by: Sequence[tuple[PodRef, PodUid]] = (),
+    caused_by: Sequence[str] = (),
+) -> bytes:
+    """What became of a card and why; `card` is its agent's description, where there is one, `epoch` that
+    agent's life, `in_use_by` the pods on the card where they may be named."""
     name, _, version = verdict.policy.partition("/v")
     message = pb.HealthEvent(
         card=pb.CardInfo(
@@ -31,7 +46,17 @@ def health_event_out(previous: HealthState, verdict: Verdict, card: Card | None,
         not_done=verdict.not_done,
         policy=pb.PolicyInfo(name=name, version=version, rule=verdict.rule),
         decided_by=decided_by,
+        epoch=epoch,
+        hw_state=_hardware(verdict),
+        in_use_by=[pb.PodInfo(namespace=pod.namespace, name=pod.name, uid=uid) for pod, uid in in_use_by],
+        caused_by=caused_by,
     )
+    if verdict.hold is not None:
+        hold = verdict.hold
+        until = rfc3339(hold.until_ms) if hold.until_ms else ""
+        message.override.CopyFrom(pb.Override(actor=hold.by, until=until, note=hold.note))
+    if verdict.breaker:
+        message.breaker.CopyFrom(pb.BreakerInfo(state=verdict.breaker))
     setattr(message, "from", str(previous))
     return MessageToJson(message, indent=None, always_print_fields_with_no_presence=True).encode()
 
@@ -52,4 +77,15 @@ def _reason(reason: OpenReason) -> pb.EventReason:
         clears_on=reason.clears_on,
     )
     setattr(message, "class", reason.klass)
+    if reason.gi is not None:
+        message.mig.gi = reason.gi
+        if reason.ci is not None:
+            message.mig.ci = reason.ci
     return message
+
+
+def _hardware(verdict: Verdict) -> str:
+    """A card that a person put aside, or that is on probation, is as good as its faults say."""
+    if any(reason.leave and reason.kind != "manual" for reason in verdict.reasons):
+        return "failed"
+    return _HARDWARE.get(verdict.state, "ok")

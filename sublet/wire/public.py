@@ -47,9 +47,9 @@ def card_event_out(what: str, *, node: NodeName, card: CardId, seq: int) -> byte
     return _json(pb.CardEvent(what=what, card=pb.CardInfo(uuid=card), node=pb.NodeInfo(name=node), seq=seq))
 
 
-def audit_event_out(what: str, *, by: str, message: str, seq: int) -> bytes:
+def audit_event_out(what: str, *, by: str, message: str, seq: int, note: str = "") -> bytes:
     """What a person did, or what was refused or found out for safety."""
-    return _json(pb.AuditEvent(what=what, by=by, message=message, seq=seq))
+    return _json(pb.AuditEvent(what=what, by=by, note=note, message=message, seq=seq))
 
 
 def _grant_out(container: str, grant: CardGrant) -> pb.EventGrant:

@@ -5,7 +5,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sublet_healthd.core.engine import Acted, CaughtUp, Event, Restored, Told
+from sublet_healthd.core.event import Acted, CaughtUp, Event, Restored, Told
 from sublet_healthd.core.judge import Tick, Transition
 
 from sublet.model.health import HealthState, Signal, Verdict

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from itertools import pairwise
 
-from sublet_healthd.core.policy import Rule, Timing, shipped_policy
+from sublet_healthd.core.policy import Rule, Timing
+from sublet_healthd.core.policyfile import shipped_policy
 
 from sublet.model.health import Action, HealthState, Mode
 from tools.reference.page import code, codes, page, table
@@ -60,13 +61,13 @@ def render() -> str:
         "form, and `sublet health replay --policy FILE` tries it on recorded observations. A code that is not listed "
         "is a warning and nothing more.",
         "### XID",
-        _coded(policy.xid),
+        _coded(policy.rules.xid),
         "### SXID (NVSwitch)",
-        _coded(policy.sxid),
+        _coded(policy.rules.sxid),
         "### Recovery action, as the driver reports it",
-        _named("value", policy.recovery_action),
+        _named("value", policy.rules.recovery_action),
         "### Levels, polled; debounced 3 of 5 samples",
-        _named("name", policy.level, above=True),
+        _named("name", policy.rules.level, above=True),
         "### Delays",
         table(("delay", "s"), _delays(policy.timing)),
     )

@@ -18,16 +18,22 @@ from sublet.model.errors import Unavailable
 from sublet.runtime.clock import unix_ms
 from sublet.runtime.probes import serve_probes
 from sublet.runtime.serve import Loop, every, serve
-from sublet_healthd.core.engine import Engine, Restored
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import BreakerRestored, Restored
 from sublet_healthd.core.policy import Policy
 from sublet_healthd.settings import Settings, read_policy
 from sublet_healthd.shell.announcer import Announcer
+from sublet_healthd.shell.audit import Audit
+from sublet_healthd.shell.breakerkeeper import BreakerKeeper
 from sublet_healthd.shell.driver import Driver
+from sublet_healthd.shell.evictions import Evictions
 from sublet_healthd.shell.feeds import Feeds
+from sublet_healthd.shell.leadership import Leadership
 from sublet_healthd.shell.metrics import Metrics
 from sublet_healthd.shell.nodeevent import NodeEvents
 from sublet_healthd.shell.nodes import Nodes
 from sublet_healthd.shell.outbox import Outbox
+from sublet_healthd.shell.people import People
 from sublet_healthd.shell.performer import Performer
 from sublet_healthd.shell.retry import Pauses
 from sublet_healthd.shell.store import VerdictStore
@@ -81,10 +87,31 @@ class Healthd:
         events = NodeEvents(namespace=settings.namespace, run=secrets.token_hex(4), unix_ms=unix_ms)
         self._nodes = Nodes(kube, events, pauses=pauses, unix_ms=unix_ms)
         self._store = VerdictStore(bus, pauses=pauses)
-        self._announcer = Announcer(bus, self._store, self.engine.listed, pauses=pauses)
+        self._announcer = Announcer(
+            bus, self._store, self.engine, name_pods=settings.name_pods, pauses=pauses
+        )
+        audit = Audit(bus, pauses=pauses)
+        self._breaker = BreakerKeeper(bus, audit, pauses=pauses)
         self._outbox = Outbox(dropped=metrics.dropped)
         self._performer = Performer(self.engine, self._outbox, self._store, self._announcer, self._nodes)
-        self._driver = Driver(self.engine, self._outbox, unix_ms=unix_ms, observe=metrics.observe)
+        self._driver = Driver(
+            self.engine,
+            self._outbox,
+            unix_ms=unix_ms,
+            observe=metrics.observe,
+            breaker=self._breaker.put,
+        )
+        self._people = People(
+            bus,
+            self._driver,
+            audit,
+            knows=lambda node, card: (node, card) in self.engine.cards,
+            ignored=metrics.ignored,
+            unix_ms=unix_ms,
+        )
+        evictions = Evictions(kube, self.engine, counted=metrics.evicted)
+        self._further: dict[str, Loop] = {"evictions": evictions.run} if settings.evict else {}
+        self._leadership = Leadership(kube, namespace=settings.namespace) if settings.elect else None
         self._feeds = Feeds(
             bus,
             self._driver,
@@ -97,13 +124,18 @@ class Healthd:
     def loops(self) -> dict[str, Loop]:
         """Nothing is judged before all that was known is known again."""
         feeds = self._feeds
-        return {
+        further = {name: self._after_restore(loop) for name, loop in self._further.items()}
+        if self._leadership is not None:
+            further["lease"] = self._leadership.run
+        return further | {
             "judge": self._judge,
             "effects": self._after_restore(self._performer.run),
             "signals": self._after_restore(feeds.signals),
             "inventory": self._after_restore(feeds.inventory),
             "ledger": self._after_restore(feeds.ledger),
             "verdicts": self._after_restore(feeds.verdicts),
+            "people": self._after_restore(self._people.run),
+            "breaker": self._after_restore(self._breaker.run),
             "reconcile": self._after_restore(self._reconcile_at_intervals),
         }
 
@@ -113,28 +145,28 @@ class Healthd:
 
     def not_ready(self) -> list[str]:
         against = ["healthd is stopping"] if self._leaving else []
-        if not self._restored.is_set():
+        waits = self._leadership is not None and not self._leadership.won.is_set()
+        if not self._restored.is_set() and not waits:  # one that waits for the lease is ready to take over
             against.append("the verdicts of before are not read yet")
         return against
 
     async def _judge(self) -> None:
+        if self._leadership is not None:
+            await self._leadership.won.wait()
         await self._restore()
         self._restored.set()
         await self._driver.run()
 
     async def _restore(self) -> None:
         """From the bus; what it does not know, from the nodes' annotations. Then what was left undone."""
-        verdicts = await self._store.load()
+        elected = self._leadership is not None
+        verdicts = await (self._store.take_over() if elected else self._store.load())
+        self.engine.handle(BreakerRestored(await self._breaker.load(fence=elected)), now_ms=unix_ms())
         annotated = await self._nodes.load()
         known = {(verdict.node, verdict.card) for verdict in verdicts}
-        holders = {(one.verdict.node, one.verdict.card): one for one in annotated}
         now_ms = unix_ms()
         for verdict in verdicts:
-            held = holders.get((verdict.node, verdict.card))
-            told = Restored(
-                verdict=verdict, holder=held.holder if held else "", note=held.note if held else ""
-            )
-            self.engine.handle(told, now_ms=now_ms)
+            self.engine.handle(Restored(verdict=verdict), now_ms=now_ms)
         lost = [one for one in annotated if (one.verdict.node, one.verdict.card) not in known]
         for one in lost:
             self.engine.handle(one, now_ms=now_ms)

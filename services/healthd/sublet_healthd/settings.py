@@ -8,7 +8,8 @@ from typing import Self
 from sublet.model.errors import BadRequest
 from sublet.model.health import Mode
 from sublet.runtime.settings import read_settings
-from sublet_healthd.core.policy import Policy, parse_policy, shipped_policy
+from sublet_healthd.core.policy import Policy
+from sublet_healthd.core.policyfile import DEFAULT, PRESETS, parse_policy, preset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,14 @@ class Settings:
     """Several polls and heartbeats may be missed before a card counts as unknown."""
     reconcile_s: float = 60.0
     """How long an annotation or condition that somebody else changed may stand."""
-    policy: str = ""
-    """Path of a policy; empty: the one that comes with this package."""
+    policy: str = DEFAULT
+    """A preset (`catalogue`, `device-plugin`, `eks`) or the path of a policy."""
+    elect: bool = False
+    """Several replicas, of which the one that has the Lease judges; without it only one replica may run."""
+    evict: bool = False
+    """Evict the pods on a card that is condemned, as far as their disruption budgets let it."""
+    name_pods: bool = False
+    """Public health events name the pods on the card."""
     probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address
     probe_port: int = 8080
     log_level: str = "info"
@@ -49,7 +56,8 @@ def read_policy(settings: Settings) -> Policy:
         BadRequest: the file is not there or holds no policy.
     """
     try:
-        policy = parse_policy(Path(settings.policy).read_text()) if settings.policy else shipped_policy()
+        known = settings.policy in PRESETS
+        policy = preset(settings.policy) if known else parse_policy(Path(settings.policy).read_text())
     except OSError as error:
         raise BadRequest(f"SUBLET_POLICY={settings.policy!r} cannot be read: {error.strerror}") from None
     timing = replace(

@@ -1,7 +1,7 @@
 """When a card is called idle: closed in the ledger, no grant, and later occupancy that is empty."""
 
 import pytest
-from sublet_healthd.core.engine import LedgerLost
+from sublet_healthd.core.event import LedgerLost
 
 from sublet.model.health import HealthState
 from sublet.model.placement import GrantState

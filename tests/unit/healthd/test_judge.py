@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from sublet_healthd.core.engine import Unnamed
+from sublet_healthd.core.event import Unnamed
 from sublet_healthd.core.judge import Refreshed, Transition
 
 from sublet.model.health import Action, HealthState, Mode
@@ -394,6 +394,7 @@ def test_every_transition_is_numbered_and_names_policy_and_rule() -> None:
 def test_an_overridden_row_of_the_policy_is_followed() -> None:
     judge = busy_card()
     policy = judge.engine.policy
-    judge.engine.policy = replace(policy, xid={**policy.xid, 48: replace(policy.xid[48], leave=False)})
+    xid_48 = {48: replace(policy.rules.xid[48], leave=False)}
+    judge.engine.policy = replace(policy, rules=replace(policy.rules, xid={**policy.rules.xid, **xid_48}))
     judge.at(1, xid(1, 48))
     assert judge.state() is HealthState.HEALTHY

@@ -2,37 +2,23 @@
 
 import pytest
 from sublet_healthd.core.annotation import read_annotation, write_annotation
-from sublet_healthd.core.policy import parse_policy
+from sublet_healthd.core.policyfile import PRESETS, parse_policy, preset
+from sublet_healthd.core.policylint import lint
 
 from sublet.model.errors import BadRequest
 from sublet.model.health import Action
 from tests.unit.healthd.words import NODE, POLICY, Clocked, nobody, person, sees, xid
 
-ADVISED = {
-    "RESTART_APP": Action.RESTART_APP,
-    "RESET_GPU": Action.RESET_GPU,
-    "RESTART_BM": Action.REBOOT_NODE,
-    "RESTART_VM": Action.REBOOT_NODE,
-    "IGNORE": Action.NONE,
-    "CONTACT_SUPPORT": Action.INSPECT,
-    "CHECK_MECHANICALS": Action.INSPECT,
-    "CHECK_UVM": Action.INSPECT,
-    "UPDATE_SWFW": Action.INSPECT,
-}
 ROW = "name: p\nversion: '1'\nxid:\n- {codes: '%s', class: app, action: %s, leave: %s, clears_on: %s}\n"
 
 
-def test_every_row_follows_the_vendor_or_says_why_not() -> None:
-    silent = [
-        rule.label
-        for rule in POLICY.xid.values()
-        if rule.vendor and not rule.differs and ADVISED.get(rule.vendor) is not rule.action
-    ]
-    assert silent == []
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_row_of_a_preset_follows_the_vendor_or_says_why_not(name: str) -> None:
+    assert lint(preset(name)) == []
 
 
 def test_codes_without_a_sourced_action_are_warnings_only() -> None:
-    rules = [POLICY.xid_rule(code) for code in range(162, 173) if code != 168]
+    rules = [POLICY.rules.xid_rule(code) for code in range(162, 173) if code != 168]
     assert not any(rule.leave or rule.action is not Action.NONE for rule in rules)
 
 

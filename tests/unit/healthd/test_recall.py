@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from sublet_healthd.core.annotation import read_annotation, write_annotation
-from sublet_healthd.core.engine import Restored
+from sublet_healthd.core.event import Restored
 from sublet_healthd.core.judge import Refreshed
 
 from sublet.model.health import HealthState, Verdict

@@ -1,6 +1,6 @@
 """What a judge that was started anew makes of what it hears."""
 
-from sublet_healthd.core.engine import CaughtUp, Restored
+from sublet_healthd.core.event import CaughtUp, Restored
 
 from sublet.model.health import HealthState
 from tests.unit.healthd.words import A, B, Clocked, heartbeat, inventory, nobody, sees, somebody, xid

@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from sublet_healthd.core.engine import Acted, Effect, Engine, Event, Told
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import Acted, Effect, Event, Told
 from sublet_healthd.core.fold import Manual
 from sublet_healthd.core.judge import Tick, Transition
-from sublet_healthd.core.policy import Policy, shipped_policy
+from sublet_healthd.core.policy import Policy
+from sublet_healthd.core.policyfile import shipped_policy
 
 from sublet.model.card import Card, Heartbeat, Inventory
 from sublet.model.claim import ContainerKind

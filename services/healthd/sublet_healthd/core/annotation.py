@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sublet.model.errors import BadRequest
-from sublet.model.health import Action, HealthState, OpenReason, Verdict
+from sublet.model.health import Action, Cure, HealthState, Hold, OpenReason, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet_healthd.core.card import CardState
-from sublet_healthd.core.engine import Restored
+from sublet_healthd.core.event import Restored
 
 VERSION = 1
 
@@ -21,7 +22,9 @@ def write_annotation(cards: Iterable[CardState]) -> str | None:
     well = {state.card: verdict.seq for state, verdict in judged if verdict.seq and not _ill(verdict)}
     if not told and not well:
         return None
+    cures = {state.card: [_cure(one) for one in verdict.cures] for state, verdict in judged if verdict.cures}
     document = {"v": VERSION, "cards": told} | ({"well": well} if well else {})
+    document |= {"cures": cures} if cures else {}
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
@@ -34,7 +37,12 @@ def read_annotation(node: NodeName, text: str) -> list[Restored]:
     try:
         data = json.loads(text)
         ill = [_restored(node, CardId(card), told) for card, told in sorted(data["cards"].items())]
-        return ill + [_well(node, CardId(card), seq) for card, seq in sorted(data.get("well", {}).items())]
+        well = [_well(node, CardId(card), seq) for card, seq in sorted(data.get("well", {}).items())]
+        cures = data.get("cures", {})
+        return [
+            replace(one, verdict=replace(one.verdict, cures=_cures(cures.get(one.verdict.card, []))))
+            for one in (*ill, *well)
+        ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadRequest(f"the health annotation of node {node} cannot be read: {error!r}") from None
 
@@ -44,13 +52,15 @@ def _ill(verdict: Verdict) -> bool:
 
 
 def _card(state: CardState, verdict: Verdict) -> dict[str, Any]:
-    held = {"by": state.facts.holder, "note": state.facts.note} if verdict.state is HealthState.HELD else None
+    hold = verdict.hold
     told = {
         "state": verdict.state.value,
         "schedulable": verdict.schedulable,
         "withheld": verdict.withheld,
         "reasons": [_reason(reason) for reason in verdict.reasons],
-        "hold": held,
+        "hold": {"by": hold.by, "note": hold.note, "untilMs": hold.until_ms} if hold else None,
+        "breaker": verdict.breaker,
+        "rule": verdict.rule,
         "seq": verdict.seq,
         "event": state.event_id,
         "sinceMs": verdict.since_ms,
@@ -83,7 +93,7 @@ def _reason(reason: OpenReason) -> dict[str, Any]:
 
 
 def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
-    hold = told.get("hold") or {}
+    hold = told.get("hold")
     verdict = Verdict(
         node=node,
         card=card,
@@ -102,8 +112,21 @@ def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
         pci=told.get("pci", ""),
         serial=told.get("serial", ""),
         model=told.get("model", ""),
+        breaker=told.get("breaker", ""),
+        rule=told.get("rule", ""),
+        hold=Hold(by=hold["by"], note=hold.get("note", ""), until_ms=hold.get("untilMs", 0))
+        if hold
+        else None,
     )
-    return Restored(verdict=verdict, holder=hold.get("by", ""), note=hold.get("note", ""))
+    return Restored(verdict=verdict)
+
+
+def _cure(cure: Cure) -> list[str | int]:
+    return [cure.reason, cure.how, cure.at_ms]
+
+
+def _cures(told: list[list[Any]]) -> tuple[Cure, ...]:
+    return tuple(Cure(reason=str(one[0]), how=str(one[1]), at_ms=int(one[2])) for one in told)
 
 
 def _well(node: NodeName, card: CardId, seq: int) -> Restored:

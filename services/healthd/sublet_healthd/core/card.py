@@ -10,6 +10,8 @@ from sublet_healthd.core.fold import Observation, fold
 from sublet_healthd.core.policy import HOLD, Policy
 
 REMEMBERED = 16
+GONE = ("replaced", "moved")
+"""Rules of a card that is lost because another sits in its place, or because it sits elsewhere."""
 
 
 class Use(StrEnum):
@@ -45,6 +47,13 @@ class CardState:
     """Idle for the whole grace period while it took no new shares; only a sign of use undoes it."""
     leaving: bool = False
     faulty: bool = False
+    automatic: bool = False
+    """Takes no new shares, or would not, by faults and the probation after them; not by a person's hold."""
+    held_back: str = ""
+    """The state of the breaker that keeps it in scheduling all the same, until there is nothing left to take
+    it out for."""
+    common: bool = False
+    """Every card of the node fails alike: it is not this card."""
     condemned_ms: int = 0
     probation_until_ms: int = 0
     flaps: int = 0
@@ -90,7 +99,7 @@ def remember(policy: Policy, state: CardState, event: Observation) -> CardState:
     return replace(state, log=tuple(log))
 
 
-def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "") -> CardState:
+def restored(verdict: Verdict, *, now_ms: int) -> CardState:
     """The card as an earlier judge left it. Nobody has told of its use yet."""
     facts = Facts(
         pci=verdict.pci,
@@ -99,8 +108,9 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
         boot_id=verdict.boot_id,
         reasons=verdict.reasons,
         restored=frozenset(reason.id for reason in verdict.reasons),
-        holder=holder,
-        note=note,
+        hold=verdict.hold,
+        cures=verdict.cures,
+        gone=verdict.rule if verdict.rule in GONE else "",
     )
     blind = verdict.state is HealthState.UNKNOWN
     leave = [reason for reason in verdict.reasons if reason.leave]
@@ -109,6 +119,8 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
         node=verdict.node,
         card=verdict.card,
         origin=facts,
+        automatic=bool(verdict.breaker) or (bool(closed) and _by_automation(verdict)),
+        held_back=verdict.breaker,
         marked=verdict.withheld or verdict.state is HealthState.QUARANTINED,
         leaving=bool(leave),
         faulty=any(reason.id != HOLD.label for reason in leave),
@@ -118,17 +130,21 @@ def restored(verdict: Verdict, *, now_ms: int, holder: str = "", note: str = "")
         probed=True,
         fresh_ms=0 if blind else now_ms,
         opened=verdict.schedulable if blind else verdict.state.accepts_shares,
-        verdict=replace(verdict, events=()),
+        verdict=replace(verdict, events=(), term=0),
         event_id=next(iter(verdict.events), ""),
         due_ms=now_ms,
     )
+
+
+def _by_automation(verdict: Verdict) -> bool:
+    faults = [one for one in verdict.reasons if one.leave and one.id != HOLD.label]
+    return bool(faults) or verdict.probation_until_ms > 0
 
 
 def recalled(policy: Policy, state: CardState, verdict: Verdict, *, now_ms: int) -> CardState:
     """Put what `verdict`, of an earlier life, says of the card before everything that was heard since."""
     before = restored(replace(verdict, events=()), now_ms=now_ms)
     origin = _joined(before.origin, state.origin) if state.forgot else before.origin
-    origin = replace(origin, holder=state.origin.holder, note=state.origin.note)
     facts, log = origin, []
     for entry in state.log:
         facts = fold(policy, facts, entry.event, workload=entry.workload)
@@ -170,6 +186,8 @@ def _joined(before: Facts, since: Facts) -> Facts:
         boot_ms=0,
         reasons=joined,
         restored=since.restored | {one.id for one in stands},
+        hold=since.hold or before.hold,
+        cures=tuple(sorted({*before.cures, *since.cures}, key=lambda one: one.at_ms)),
     )
 
 
@@ -199,9 +217,9 @@ def _still_counts(policy: Policy, facts: Facts, event: Observation) -> bool:
     if not isinstance(event, Signal):
         return True
     if event.kind is SignalKind.XID:
-        rule = policy.xid_rule(event.code)
+        rule = policy.of(facts.model).xid_rule(event.code)
     elif event.kind is SignalKind.SXID:
-        rule = policy.sxid_rule(event.code)
+        rule = policy.of(facts.model).sxid_rule(event.code)
     else:
         return False
     return rule.leave and event.at_ms > facts.reset_ms and not facts.reason(f"{event.kind}:{event.code}")

@@ -6,89 +6,43 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from sublet.model.card import Card, Heartbeat, Inventory
-from sublet.model.health import Signal, SignalKind, Verdict
-from sublet.model.ids import CardId, NodeName
+from sublet.model.health import Breaker, BreakerState, HealthState, Mode, Signal, SignalKind, Taken, Verdict
+from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
+from sublet_healthd.core import breaker as limiting
+from sublet_healthd.core.breaker import Fleet, Key
 from sublet_healthd.core.card import CardState, Use, recalled, remember, restored
+from sublet_healthd.core.event import (
+    Acted,
+    BreakerActed,
+    BreakerChanged,
+    BreakerRestored,
+    CaughtUp,
+    Effect,
+    Event,
+    LedgerLost,
+    Restored,
+    Told,
+    Unnamed,
+    VerdictsLost,
+)
 from sublet_healthd.core.facts import Facts
-from sublet_healthd.core.fold import Manual
 from sublet_healthd.core.idle import Evidence, use_of, workload_on
-from sublet_healthd.core.judge import Fresh, JudgeEffect, JudgeEvent, Refreshed, Tick, Transition, Used, judge
+from sublet_healthd.core.judge import (
+    BLIND_PROBES,
+    Common,
+    Fresh,
+    HeldBack,
+    JudgeEvent,
+    Refreshed,
+    Tick,
+    Transition,
+    Used,
+    judge,
+)
 from sublet_healthd.core.kmsg import Named, place, read_line
 from sublet_healthd.core.listing import listed, lost, where
-from sublet_healthd.core.policy import Policy
-
-Key = tuple[NodeName, CardId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """A verdict of an earlier life; comes before everything else about its card."""
-
-    verdict: Verdict
-    holder: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Who is on a card, from somebody who speaks for ledger, kubelet and processes together."""
-
-    node: NodeName
-    card: CardId
-    pods: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acted:
-    """A person held, released or acknowledged a card."""
-
-    node: NodeName
-    card: CardId
-    manual: Manual
-
-
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
-    """Signals of the recent past, in order; those that were judged before change nothing, the others are
-    judged together, so that no state in between is shown again."""
-
-    signals: tuple[Signal, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerLost:
-    """The ledger was created anew: nothing that was read of it counts any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictsLost:
-    """The store of verdicts was created anew and needs all of them again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unnamed:
-    """A fault whose card nobody can name; it blames no card."""
-
-    signal: Signal
-
-
-Event = (
-    Signal
-    | CaughtUp
-    | Inventory
-    | Heartbeat
-    | Occupancy
-    | NodeLedger
-    | LedgerMeta
-    | LedgerLost
-    | VerdictsLost
-    | Restored
-    | Told
-    | Acted
-    | Tick
-)
-Effect = Transition | Refreshed | Unnamed
+from sublet_healthd.core.policy import LOST, Policy
 
 
 @dataclass(slots=True)
@@ -118,6 +72,10 @@ class Engine:
         self.cards: dict[Key, CardState] = {}
         self._nodes: dict[NodeName, _Node] = {}
         self._ledger_complete = False
+        self.breaker = Breaker()
+        self._homes: dict[CardId, NodeName] = {}
+        self._waiting: set[Key] = set()
+        """Cards that the breaker keeps in scheduling."""
         self._due: list[tuple[int, Key]] = []
         self._silent: set[Key] | None = None
         """While catching up: the cards that took in a signal and are not judged yet."""
@@ -154,6 +112,11 @@ class Engine:
                 return list(self._told(event, now_ms))
             case Acted(node=node, card=card, manual=manual):
                 return list(self._judge(self._known(node, card), manual, now_ms))
+            case BreakerRestored(breaker=breaker):
+                self.breaker = breaker
+                return []
+            case BreakerActed():
+                return list(self._breaker_acted(event, now_ms))
             case Tick():
                 return list(self._tick(now_ms))
             case _:
@@ -161,6 +124,14 @@ class Engine:
 
     def due_ms(self) -> int | None:
         """When the next `Tick` is due."""
+        breaker_ms = self._breaker_due_ms()
+        card_ms = self._card_due_ms()
+        return min((one for one in (breaker_ms, card_ms) if one is not None), default=None)
+
+    def _breaker_due_ms(self) -> int | None:
+        return limiting.due_ms(self.breaker, self.policy.limits, waiting=bool(self._waiting))
+
+    def _card_due_ms(self) -> int | None:
         while self._due:
             due_ms, key = self._due[0]
             if self.cards[key].due_ms == due_ms:
@@ -180,8 +151,35 @@ class Engine:
     def nodes(self) -> list[NodeName]:
         return sorted(self._nodes)
 
+    def epoch(self, node: NodeName) -> str:
+        """Which life of the agent speaks for the node."""
+        view = self._nodes.get(node)
+        return view.beat_epoch if view else ""
+
+    def users(self, node: NodeName, card: CardId) -> list[tuple[PodRef, PodUid]]:
+        """The pods that the ledger has on the card."""
+        view = self._nodes.get(node)
+        grants = view.ledger.grants if view and view.ledger else ()
+        return sorted({(one.pod, one.uid) for one in grants if one.grant.card == card})
+
+    def to_evict(self) -> set[tuple[PodRef, PodUid]]:
+        """Pods on cards that are condemned and closed, and that the breaker does not hold back."""
+        if self.policy.mode is not Mode.ENFORCE:
+            return set()
+        return {
+            user
+            for (node, card), state in self.cards.items()
+            if state.verdict
+            and state.verdict.state is HealthState.CONDEMNED
+            and not state.verdict.schedulable
+            for user in self.users(node, card)
+        }
+
     def _tick(self, now_ms: int) -> Iterator[Effect]:
-        while (due_ms := self.due_ms()) is not None and due_ms <= now_ms:
+        breaker_ms = self._breaker_due_ms()
+        if breaker_ms is not None and breaker_ms <= now_ms:
+            yield from self._trial(now_ms)
+        while (due_ms := self._card_due_ms()) is not None and due_ms <= now_ms:
             _, key = heapq.heappop(self._due)
             yield from self._uses(key[0], [key[1]], now_ms)
             yield from self._judge(key, Tick(), now_ms)
@@ -214,22 +212,38 @@ class Engine:
         self._silent = None
         for key in sorted(silent):
             effects += self._judge(key, Tick(), now_ms)
+        if self.breaker.state is BreakerState.CLOSED:  # it may have closed when nobody was there to look
+            effects += self._look_again(now_ms)
         return effects
 
     def _about(self, signal: Signal, now_ms: int) -> Iterator[Effect]:
         """A signal about one named card; a card seen for the first time may have taken another's place."""
         if signal.card is None:
             return
-        if signal.kind is SignalKind.CARD and signal.pci:
+        if signal.kind is SignalKind.CARD and (signal.node, signal.card) not in self.cards:
             yield from self._replaced(signal, signal.card, now_ms)
+            yield from self._moved(signal, signal.card, now_ms)
         yield from self._judge(self._known(signal.node, signal.card), signal, now_ms)
 
     def _replaced(self, signal: Signal, card: CardId, now_ms: int) -> Iterator[Effect]:
-        if (signal.node, card) in self.cards:
-            return
         other = self._at_place(signal.node, signal.pci)
-        if other is not None:
-            yield from self._judge((signal.node, other), lost(signal.node, other, signal.at_ms), now_ms)
+        if other is not None and other != card:
+            gone = lost(signal.node, other, signal.at_ms, why="replaced")
+            yield from self._judge((signal.node, other), gone, now_ms)
+
+    def _moved(self, signal: Signal, card: CardId, now_ms: int) -> Iterator[Effect]:
+        """A card that sat in another node brings what is known of it; another boot is a reset there too."""
+        home = self._homes.get(card)
+        if home is None or home == signal.node:
+            return
+        facts = self.cards[home, card].facts
+        if facts.serial and signal.serial and facts.serial != signal.serial:
+            return
+        yield from self._judge((home, card), lost(home, card, signal.at_ms, why="moved"), now_ms)
+        known = tuple(one for one in facts.reasons if one.id != LOST.label)
+        brought = replace(facts, pci="", reasons=known, gone="", restored=frozenset())
+        self._known(signal.node, card)
+        self.cards[signal.node, card] = CardState(node=signal.node, card=card, origin=brought)
 
     def _everywhere(self, signal: Signal, now_ms: int) -> Iterator[Effect]:
         """Each card of the node gets it; the number counts for the one who sent it, not for each card."""
@@ -347,8 +361,8 @@ class Engine:
         view.settled.add(verdict.card)
         if verdict.boot_id:
             view.boots[verdict.boot_id] = None
-        state = restored(verdict, now_ms=now_ms, holder=event.holder, note=event.note)
-        self._keep((verdict.node, verdict.card), state)
+        self._homes.setdefault(verdict.card, verdict.node)
+        self._keep((verdict.node, verdict.card), restored(verdict, now_ms=now_ms))
         return []
 
     def _boot(
@@ -384,23 +398,92 @@ class Engine:
     def _known(self, node: NodeName, card: CardId) -> Key:
         if (node, card) not in self.cards:
             view = self._node(node)
+            self._homes[card] = node
             view.cards[card] = None
             boot_id = next(reversed(view.boots), "")
             self.cards[node, card] = CardState(node=node, card=card, origin=Facts(boot_id=boot_id))
         return node, card
 
-    def _judge(self, key: Key, event: JudgeEvent, now_ms: int) -> Iterator[JudgeEffect]:
+    def _judge(self, key: Key, event: JudgeEvent, now_ms: int) -> Iterator[Effect]:
+        before = self.cards[key]
         if self._silent is not None and isinstance(event, Signal):
             self._silent.add(key)
-            self.cards[key] = remember(self.policy, self.cards[key], event)
+            self.cards[key] = remember(self.policy, before, event)
             return
-        state, effects = judge(self.policy, self.cards[key], event, now_ms=now_ms)
+        breaker = self.breaker
+        state, effects = judge(self.policy, before, event, now_ms=now_ms)
+        if state.automatic and not before.automatic and not self._may_leave(key, state, now_ms):
+            back = replace(before, held_back=self.breaker.state)
+            state, effects = judge(self.policy, back, event, now_ms=now_ms)
+        elif before.automatic and not state.automatic:
+            self.breaker = limiting.returned(self.breaker, key)
         self._keep(key, state)
-        yield from effects
+        causes = (signal_id(event),) if isinstance(event, Signal) else ()
+        for effect in effects:
+            yield replace(effect, causes=causes) if isinstance(effect, Transition) else effect
+        if self.breaker is not breaker:
+            yield BreakerChanged(breaker, self.breaker)
+        blind = state.common or state.facts.failures >= BLIND_PROBES
+        if blind and isinstance(event, Signal) and event.kind is SignalKind.PROBE:
+            yield from self._common_cause(key[0], now_ms)
+
+    def _common_cause(self, node: NodeName, now_ms: int) -> Iterator[Effect]:
+        """What every card of a node has at once is nothing of the cards."""
+        there = [state for state in self.of_node(node) if state.facts.reason(LOST.label) is None]
+        alike = len(there) > 1 and all(state.facts.failures >= BLIND_PROBES for state in there)
+        for state in there:
+            if state.common != alike:
+                yield from self._judge((node, state.card), Common(alike=alike), now_ms)
+
+    def _may_leave(self, key: Key, state: CardState, now_ms: int) -> bool:
+        """Ask the breaker about a card that automation would take out; where nothing is done, nobody asks."""
+        if self.policy.mode is Mode.OBSERVE or state.facts.gone or state.verdict is None:
+            return True
+        model = state.facts.model
+        here = [one for one in self.cards.values() if not one.facts.gone]
+        fleet = Fleet(cards=len(here), pool=sum(one.facts.model == model for one in here))
+        wanted = Taken(node=key[0], card=key[1], reason=state.verdict.rule, model=model, at_ms=now_ms)
+        self.breaker, allowed = limiting.asked(self.breaker, self.policy.limits, fleet, wanted)
+        return allowed
+
+    def _breaker_acted(self, event: BreakerActed, now_ms: int) -> Iterator[Effect]:
+        before = self.breaker
+        match event.what:
+            case "breaker_open":
+                why = event.note or "opened by hand"
+                self.breaker = limiting.opened(before, why=why, at_ms=now_ms, by=event.by)
+            case "breaker_half_open":
+                self.breaker = limiting.half_opened(before, at_ms=now_ms, by=event.by)
+            case _:
+                self.breaker = limiting.closed(at_ms=now_ms, by=event.by)
+        yield BreakerChanged(before, self.breaker)
+        yield from self._look_again(now_ms)
+
+    def _trial(self, now_ms: int) -> Iterator[Effect]:
+        if now_ms >= limiting.trial_ends_ms(self.breaker, self.policy.limits):
+            before, self.breaker = self.breaker, limiting.closed(at_ms=now_ms)
+            yield BreakerChanged(before, self.breaker)
+        yield from self._look_again(now_ms)
+
+    def _look_again(self, now_ms: int) -> Iterator[Effect]:
+        """Nothing that happened meanwhile is replayed: only what stands against a card now counts."""
+        for key in sorted(self._waiting):
+            state = self.cards[key]
+            before = self.breaker
+            free = self._may_leave(key, state, now_ms)
+            if self.breaker is not before:
+                yield BreakerChanged(before, self.breaker)
+            by = "" if free else self.breaker.state.value
+            if state.held_back != by:
+                yield from self._judge(key, HeldBack(by=by), now_ms)
 
     def _keep(self, key: Key, state: CardState) -> None:
         known = self.cards.get(key)
         self.cards[key] = state
+        if state.held_back:
+            self._waiting.add(key)
+        else:
+            self._waiting.discard(key)
         if state.due_ms is not None and (known is None or known.due_ms != state.due_ms):
             heapq.heappush(self._due, (state.due_ms, key))
 
@@ -408,3 +491,9 @@ class Engine:
 def _stamped(signal: Signal, now_ms: int) -> Signal:
     """An observation cannot be of later: a node's clock that runs ahead must not stretch timers."""
     return replace(signal, at_ms=min(signal.at_ms or now_ms, now_ms))
+
+
+def signal_id(signal: Signal) -> str:
+    """Names an observation in what follows from it: the same for every card that it is about."""
+    when = signal.seq or signal.at_ms
+    return f"{signal.node}/{signal.kind}/{signal.epoch or signal.boot_id or signal.source}/{when}"

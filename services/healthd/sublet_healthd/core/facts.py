@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sublet.model.health import OpenReason
+from sublet.model.health import Cure, Hold, OpenReason
 from sublet_healthd.core.policy import Rule
 
 SAMPLES = 5
@@ -53,8 +53,13 @@ class Facts:
     """When `boot_id` was last vouched for."""
     reasons: tuple[OpenReason, ...] = ()
     """Open reasons by id."""
-    holder: str = ""
-    note: str = ""
+    hold: Hold | None = None
+    driver: str = ""
+    gone: str = ""
+    """Why the card is not here any more, where that is known: replaced or moved."""
+    cures: tuple[Cure, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    """NVLinks that failed, and when; for errors that only count when they come again."""
     levels: Mapping[str, LevelWatch] = field(default_factory=dict)
     sightings: tuple[Sighting, ...] = ()
     failures: int = 0
@@ -77,7 +82,14 @@ class Facts:
         )
 
     def opened(
-        self, rule: Rule, reason_id: str, *, at_ms: int, count: int = 1, klass: str | None = None
+        self,
+        rule: Rule,
+        reason_id: str,
+        *,
+        at_ms: int,
+        count: int = 1,
+        klass: str | None = None,
+        instance: tuple[int | None, int | None] = (None, None),
     ) -> "Facts":
         """Add a reason, or one more sighting of an open one; `count` 0 only says that it is still there."""
         known = self.reason(reason_id)
@@ -94,6 +106,8 @@ class Facts:
                 last_seen_ms=max(known.last_seen_ms, at_ms) if known else at_ms,
                 count=known.count + count if known else max(count, 1),
                 boot_id=self.boot_id,
+                gi=instance[0],
+                ci=instance[1],
             )
         )
 

@@ -3,13 +3,16 @@
 import re
 from dataclasses import dataclass, replace
 
-from sublet.model.health import OpenReason, Signal, SignalKind
+from sublet.model.health import Action, Hold, OpenReason, Signal, SignalKind
 from sublet_healthd.core import level
 from sublet_healthd.core.facts import Facts, Sighting
+from sublet_healthd.core.nvlink import decoded, link_of
+from sublet_healthd.core.offender import cured, offending
 from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
 
 SAME_FAULT_MS = 5_000
 RECOVERY_ACTION_XID = 154
+LINKS_A_CARD = 32
 LISTED = "listed"
 """Value of a `card` signal that only says what the card is: agents go on listing a card that is lost."""
 _ACTION_TEXT = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.IGNORECASE)
@@ -24,12 +27,13 @@ _ACTION_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manual:
-    """What a person did: `what` is hold, release or ack."""
+    """What a person did: `what` is hold, release or ack; `until_ms` ends a hold, 0 does not."""
 
     what: str
     by: str
     note: str = ""
     at_ms: int
+    until_ms: int = 0
 
 
 Observation = Signal | Manual
@@ -43,15 +47,18 @@ def fold(policy: Policy, facts: Facts, event: Observation, *, workload: str) -> 
     if event.boot_id and event.boot_id != facts.boot_id:
         if facts.boot_id and event.at_ms < facts.boot_ms:
             return facts  # a boot that is over
-        facts = _booted(facts, event)
+        facts = _booted(policy, facts, event)
     elif event.boot_id:
         facts = replace(facts, boot_ms=max(facts.boot_ms, event.at_ms))
     return _signal(policy, facts, event, workload)
 
 
 def advance(policy: Policy, facts: Facts, *, to_ms: int) -> Facts:
-    """What time alone does: levels are sampled, counted reasons end. It never clears a latched reason."""
+    """What time alone does: levels are sampled, counted reasons end, and a hold of which a person has said
+    when. It never clears a latched reason of a fault."""
     facts = level.sampled(policy, facts, to_ms=to_ms)
+    if facts.hold is not None and facts.hold.until_ms and facts.hold.until_ms <= to_ms:
+        facts = _released(facts, at_ms=facts.hold.until_ms)
     late = to_ms - policy.timing.window_ms
     if any(one.clears_on == "time" and one.last_seen_ms <= late for one in facts.reasons):
         return facts.without(lambda one: one.clears_on == "time" and one.last_seen_ms <= late, at_ms=to_ms)
@@ -61,19 +68,18 @@ def advance(policy: Policy, facts: Facts, *, to_ms: int) -> Facts:
 def next_change_ms(policy: Policy, facts: Facts) -> int | None:
     """When `advance` would next change something."""
     ends = [one.last_seen_ms + policy.timing.window_ms for one in facts.reasons if one.clears_on == "time"]
+    if facts.hold is not None and facts.hold.until_ms:
+        ends.append(facts.hold.until_ms)
     sample = level.next_sample_ms(facts)
     return min([*ends, *([] if sample is None else [sample])], default=None)
 
 
 def _signal(policy: Policy, facts: Facts, signal: Signal, workload: str) -> Facts:
+    if signal.driver and signal.driver != facts.driver:
+        facts = replace(facts, driver=signal.driver)
     match signal.kind:
         case SignalKind.CARD:
-            known = replace(
-                facts,
-                pci=signal.pci or facts.pci,
-                serial=signal.serial or facts.serial,
-                model=signal.model or facts.model,
-            )
+            known = _identified(facts, signal)
             return known if signal.value == LISTED else _present(known, at_ms=signal.at_ms)
         case SignalKind.XID if signal.code == RECOVERY_ACTION_XID and (
             text := _ACTION_TEXT.search(signal.raw)
@@ -81,9 +87,9 @@ def _signal(policy: Policy, facts: Facts, signal: Signal, workload: str) -> Fact
             value = _ACTION_WORDS.get(text[1].lower(), text[1].lower().replace(" ", "_"))
             return _recovery_action(policy, facts, value, at_ms=signal.at_ms)
         case SignalKind.XID:
-            return _coded(policy, facts, policy.xid_rule(signal.code), signal, workload)
+            return _coded(policy, facts, policy.of(facts.model).xid_rule(signal.code), signal, workload)
         case SignalKind.SXID:
-            return _coded(policy, facts, policy.sxid_rule(signal.code), signal, workload)
+            return _coded(policy, facts, policy.of(facts.model).sxid_rule(signal.code), signal, workload)
         case SignalKind.RECOVERY_ACTION:
             return _recovery_action(policy, facts, signal.value, at_ms=signal.at_ms)
         case SignalKind.LEVEL:
@@ -91,9 +97,29 @@ def _signal(policy: Policy, facts: Facts, signal: Signal, workload: str) -> Fact
         case SignalKind.PROBE:
             return _probe(facts, signal)
         case SignalKind.RESET:
-            return _reset(facts, at_ms=signal.at_ms)
+            return _reset(policy, facts, at_ms=signal.at_ms)
         case SignalKind.BOOT | SignalKind.KMSG:
             return facts
+
+
+def _identified(facts: Facts, signal: Signal) -> Facts:
+    """A card that shows another serial number under the same UUID is another card, but for a hold."""
+    if facts.serial and signal.serial and facts.serial != signal.serial:
+        held = tuple(one for one in facts.reasons if one.id == HOLD.label)
+        facts = Facts(
+            boot_id=facts.boot_id,
+            boot_ms=facts.boot_ms,
+            driver=facts.driver,
+            reasons=held,
+            hold=facts.hold,
+            reset_ms=signal.at_ms,
+        )
+    return replace(
+        facts,
+        pci=signal.pci or facts.pci,
+        serial=signal.serial or facts.serial,
+        model=signal.model or facts.model,
+    )
 
 
 def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: str) -> Facts:
@@ -111,8 +137,38 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
         seen = Sighting(code=signal.code, at_ms=at_ms, sources=frozenset({signal.source}), workload=workload)
         recent.append(seen)
     facts = replace(facts, sightings=tuple(recent[-16:]))
+    if signal.kind is SignalKind.XID:
+        rule, facts = _decoded(policy, facts, rule, signal)
+    rule = _never_weaker(offending(policy, facts, rule, reason_id, at_ms=at_ms), known)
     count = 0 if twin and known else max(signal.count, 1)
-    return facts.opened(rule, reason_id, at_ms=at_ms, count=count, klass=_class(rule, facts, signal.code))
+    return facts.opened(
+        rule,
+        reason_id,
+        at_ms=at_ms,
+        count=count,
+        klass=_class(rule, facts, signal.code),
+        instance=(signal.gi, signal.ci),
+    )
+
+
+def _decoded(policy: Policy, facts: Facts, rule: Rule, signal: Signal) -> tuple[Rule, Facts]:
+    link = link_of(signal.code, signal.raw)
+    if link is None:
+        return rule, facts
+    day = [one for one in facts.links if one[1] > signal.at_ms - policy.offender.window_ms]
+    before = any(one[0] == link and one[1] < signal.at_ms - SAME_FAULT_MS for one in day)
+    found = decoded(policy, rule, signal.code, signal.raw, driver=facts.driver, seen_before=before)
+    return found, replace(facts, links=(*day, (link, signal.at_ms))[-LINKS_A_CARD:])
+
+
+def _never_weaker(rule: Rule, known: OpenReason | None) -> Rule:
+    """What takes the card out is not taken back by a later fault of the same code that would not."""
+    order = list(Action)
+    if known is None or not known.leave:
+        return rule
+    if rule.leave and order.index(rule.action) > order.index(known.action):
+        return rule
+    return replace(rule, klass=known.klass, action=known.action, leave=True, clears_on=known.clears_on)
 
 
 def _same_fault(one: Sighting, signal: Signal) -> bool:
@@ -131,14 +187,14 @@ def _class(rule: Rule, facts: Facts, code: int) -> str:
 
 def _recovery_action(policy: Policy, facts: Facts, value: str, *, at_ms: int) -> Facts:
     """The driver's own word. Back to none after it asked for a reset is the observation of one."""
-    reason_id = f"recovery_action:{value}"
+    rules, reason_id = policy.of(facts.model), f"recovery_action:{value}"
     before = [one for one in facts.reasons if one.kind == "recovery_action"]
     after = facts.without(lambda one: one.kind == "recovery_action" and one.id != reason_id, at_ms=at_ms)
     if value != "none":
-        return after.opened(policy.action_rule(value), reason_id, at_ms=at_ms, count=0)
-    asked = any(policy.action_rule(one.id.partition(":")[2]).ends_in_reset for one in before)
+        return after.opened(rules.action_rule(value), reason_id, at_ms=at_ms, count=0)
+    asked = any(rules.action_rule(one.id.partition(":")[2]).ends_in_reset for one in before)
     done = not any(one.kind == "recovery_action" for one in after.reasons)
-    return _reset(after, at_ms=at_ms) if asked and done else after
+    return _reset(policy, after, at_ms=at_ms) if asked and done else after
 
 
 def _probe(facts: Facts, signal: Signal) -> Facts:
@@ -146,23 +202,31 @@ def _probe(facts: Facts, signal: Signal) -> Facts:
         case "ok":
             return _present(facts, at_ms=signal.at_ms)
         case "lost":
-            return facts.opened(LOST, LOST.label, at_ms=signal.at_ms, count=0)
+            lost = facts.opened(LOST, LOST.label, at_ms=signal.at_ms, count=0)
+            return replace(lost, gone=signal.name or facts.gone)
         case _:
             return replace(facts, failures=facts.failures + 1)
 
 
 def _present(facts: Facts, *, at_ms: int) -> Facts:
-    return replace(facts.without(lambda one: one.clears_on == "presence", at_ms=at_ms), failures=0)
+    seen = facts.without(lambda one: one.clears_on == "presence", at_ms=at_ms)
+    return replace(seen, failures=0, gone=seen.gone if seen.reason(LOST.label) else "")
 
 
-def _reset(facts: Facts, *, at_ms: int) -> Facts:
+def _reset(policy: Policy, facts: Facts, *, at_ms: int) -> Facts:
     cleared = _present(facts, at_ms=at_ms).without(
         lambda one: one.clears_on == "reset" and not facts.reads_bad(one), at_ms=at_ms
     )
+    cleared = cured(policy, cleared, _gone(facts, cleared), "reset", at_ms=at_ms)
     return replace(cleared, reset_ms=max(facts.reset_ms, at_ms))
 
 
-def _booted(facts: Facts, signal: Signal) -> Facts:
+def _gone(before: Facts, after: Facts) -> list[OpenReason]:
+    left = {one.id for one in after.reasons}
+    return [one for one in before.reasons if one.id not in left]
+
+
+def _booted(policy: Policy, facts: Facts, signal: Signal) -> Facts:
     """Another boot is a reset of the card, a reboot, and the end of what the driver asked for before it.
 
     What was seen in that boot itself stays, in whatever order boots are told of after a restart of the judge.
@@ -174,6 +238,7 @@ def _booted(facts: Facts, signal: Signal) -> Facts:
     cleared = now.without(
         lambda one: one.boot_id != signal.boot_id and _ends_with_boot(now, one), at_ms=at_ms
     )
+    cleared = cured(policy, cleared, _gone(now, cleared), "reboot", at_ms=at_ms)
     return replace(cleared, failures=0, reset_ms=max(facts.reset_ms, at_ms))
 
 
@@ -187,12 +252,18 @@ def _manual(facts: Facts, event: Manual) -> Facts:
     match event.what:
         case "hold":
             held = facts.opened(HOLD, HOLD.label, at_ms=event.at_ms, count=0)
-            return replace(held, holder=event.by, note=event.note)
+            return replace(held, hold=Hold(by=event.by, note=event.note, until_ms=event.until_ms))
         case "release":
-            freed = facts.without(lambda one: one.id == HOLD.label, at_ms=event.at_ms)
-            return replace(freed, holder="", note="")
+            return _released(facts, at_ms=event.at_ms)
         case _:
-            return facts.without(lambda one: not _stands(facts, one), at_ms=event.at_ms)
+            cleared = facts.without(lambda one: not _stands(facts, one), at_ms=event.at_ms)
+            looked_at = {one.id for one in _gone(facts, cleared)}
+            return replace(cleared, cures=tuple(one for one in facts.cures if one.reason not in looked_at))
+
+
+def _released(facts: Facts, *, at_ms: int) -> Facts:
+    freed = facts.without(lambda one: one.id == HOLD.label, at_ms=at_ms)
+    return freed if freed.reason(HOLD.label) else replace(freed, hold=None)
 
 
 def _stands(facts: Facts, reason: OpenReason) -> bool:

@@ -32,12 +32,26 @@ class Fresh:
     probed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """Whether every card of the node fails alike, so that it is not this card."""
+
+    alike: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """The breaker lets automation take the card out where `by` is empty, otherwise it does not."""
+
+    by: str
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-JudgeEvent = Signal | Manual | Used | Fresh | Tick
+JudgeEvent = Signal | Manual | Used | Fresh | Common | HeldBack | Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +61,8 @@ class Transition:
     event_id: str
     previous: HealthState
     verdict: Verdict
+    causes: tuple[str, ...] = ()
+    """Ids of the signals that led here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +92,10 @@ def judge(
             state = replace(state, fresh_ms=now_ms, probed=state.probed or probed)
             if _only_goes_on(state, now_ms):
                 return state, ()
+        case Common(alike=alike):
+            state = replace(state, common=alike)
+        case HeldBack(by=by):
+            state = replace(state, held_back=by)
         case Tick():
             pass
         case _:
@@ -123,10 +143,13 @@ def _timers(policy: Policy, state: CardState, facts: Facts, now_ms: int) -> Card
         until_ms = now_ms + min(timing.probation_ms * 2**flaps, timing.probation_most_ms)
     elif until_ms <= now_ms:
         until_ms = 0
+    automatic = faulty or (state.automatic and (leaving or until_ms > 0))
     return replace(
         state,
         leaving=leaving,
         faulty=faulty,
+        automatic=automatic,
+        held_back=state.held_back if automatic else "",
         flaps=flaps,
         condemned_ms=condemned_ms,
         probation_until_ms=until_ms,
@@ -160,21 +183,24 @@ def _marked(policy: Policy, state: CardState, takes_shares: bool, now_ms: int) -
 
 def _verdict(policy: Policy, state: CardState, facts: Facts, shown: HealthState, now_ms: int) -> Verdict:
     closing = not state.opened
+    held_back = "" if shown is HealthState.HELD else state.held_back  # a person's word needs no breaker
+    may_close = policy.mode is not Mode.OBSERVE and not held_back
+    may_withhold = policy.mode is Mode.ENFORCE and not held_back
     not_done = [
-        *(["close"] if closing and policy.mode is Mode.OBSERVE else []),
-        *(["withhold"] if state.marked and policy.mode is not Mode.ENFORCE else []),
+        *(["close"] if closing and not may_close else []),
+        *(["withhold"] if state.marked and not may_withhold else []),
     ]
     return Verdict(
         node=state.node,
         card=state.card,
         state=shown,
-        schedulable=not closing or policy.mode is Mode.OBSERVE,
-        withheld=state.marked and policy.mode is Mode.ENFORCE,
+        schedulable=not closing or not may_close,
+        withheld=state.marked and may_withhold,
         reasons=facts.reasons,
         action=_strongest(facts.reasons),
         at_ms=now_ms,
         policy=policy.label,
-        rule=_rule(facts, shown),
+        rule=_rule(state, facts, shown),
         not_done=",".join(not_done),
         mode=policy.mode,
         boot_id=facts.boot_id,
@@ -183,6 +209,9 @@ def _verdict(policy: Policy, state: CardState, facts: Facts, shown: HealthState,
         pci=facts.pci,
         serial=facts.serial,
         model=facts.model,
+        hold=facts.hold,
+        cures=facts.cures,
+        breaker=held_back,
     )
 
 
@@ -191,17 +220,17 @@ def _strongest(reasons: tuple[OpenReason, ...]) -> Action:
     return max((reason.action for reason in reasons), key=order.index, default=Action.NONE)
 
 
-def _rule(facts: Facts, shown: HealthState) -> str:
+def _rule(state: CardState, facts: Facts, shown: HealthState) -> str:
     """What decided: the row of the policy, or the rule of the judge."""
     match shown:
         case HealthState.LOST:
-            return LOST.label
+            return facts.gone or LOST.label
         case HealthState.HELD:
             return HOLD.label
         case HealthState.RECOVERING:
             return "probation"
         case HealthState.UNKNOWN:
-            return "silence"
+            return "common_cause" if state.common else "silence"
         case HealthState.QUARANTINED | HealthState.CONDEMNED:
             deciding = tuple(reason for reason in facts.reasons if reason.leave)
         case HealthState.SUSPECT:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from sublet_healthd.core.facts import SAMPLES, Facts, LevelWatch
+from sublet_healthd.core.offender import offending
 from sublet_healthd.core.policy import Policy, Rule
 
 
@@ -16,8 +17,8 @@ def read_level(value: str) -> float | None:
 
 def told(policy: Policy, facts: Facts, name: str, value: str, *, at_ms: int) -> Facts:
     """Take in a line; a level nobody wrote a rule for, or without a readable value, changes nothing."""
-    rule, number = policy.level.get(name), read_level(value)
-    if rule is None or number is None:
+    rule, number = policy.of(facts.model).level.get(name), read_level(value)
+    if rule is None or number is None or rule.ignore:
         return facts
     bad = number > rule.above
     watch = facts.levels.get(name)
@@ -31,8 +32,9 @@ def told(policy: Policy, facts: Facts, name: str, value: str, *, at_ms: int) -> 
 
 def sampled(policy: Policy, facts: Facts, *, to_ms: int) -> Facts:
     """Take every sample that is due by `to_ms`."""
+    rules = policy.of(facts.model).level
     for name in sorted(facts.levels):
-        rule = policy.level.get(name)
+        rule = rules.get(name)
         while rule is not None:
             watch = facts.levels[name]
             if watch.settled or watch.next_ms > to_ms:
@@ -51,7 +53,9 @@ def _sample(policy: Policy, facts: Facts, name: str, rule: Rule, watch: LevelWat
     reason_id = f"level:{name}"
     known = facts.reason(reason_id)
     if watch.open:
-        return facts if known else facts.opened(rule, reason_id, at_ms=at_ms)
+        if known:
+            return facts
+        return facts.opened(offending(policy, facts, rule, reason_id, at_ms=at_ms), reason_id, at_ms=at_ms)
     if known and (
         rule.clears_on == "level" or (rule.clears_on == "reset" and facts.reset_ms >= known.first_seen_ms)
     ):

@@ -25,8 +25,18 @@ def listed(inventory: Inventory, card: Card, at_ms: int, *, back: bool) -> Signa
         pci=card.pci or "",
         serial=card.serial or "",
         model=card.model,
+        driver=inventory.driver,
     )
 
 
-def lost(node: NodeName, card: CardId, at_ms: int) -> Signal:
-    return Signal(node=node, card=card, kind=SignalKind.PROBE, value="lost", source="inventory", at_ms=at_ms)
+def lost(node: NodeName, card: CardId, at_ms: int, *, why: str = "") -> Signal:
+    """The card is not there; `why` is replaced or moved where that is known."""
+    return Signal(
+        node=node,
+        card=card,
+        kind=SignalKind.PROBE,
+        value="lost",
+        name=why,
+        source="inventory",
+        at_ms=at_ms,
+    )

@@ -7,7 +7,8 @@ from typing import Any
 from sublet.model.errors import BadRequest
 from sublet.model.health import HealthState, Signal, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
-from sublet_healthd.core.engine import Acted, Effect, Engine, Event, Told
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import Acted, BreakerActed, Effect, Event, Told
 from sublet_healthd.core.fold import Manual
 from sublet_healthd.core.judge import Tick, Transition
 from sublet_healthd.core.policy import Policy
@@ -16,8 +17,27 @@ ORIGIN_MS = 1_000_000
 """Where the file's second 0 lies; 0 itself means "never" to the judge."""
 PEOPLE = ("hold", "release", "ack")
 PROBES = ("ok", "lost", "error", "hang")
+BREAKER = {"open": "breaker_open", "half_open": "breaker_half_open", "close": "breaker_close"}
 KINDS = ("card", "occupancy", *PEOPLE, "xid", "sxid", "recovery_action", "level", "probe", "reset")
 NODE_KINDS = ("boot", "kmsg")
+FLEET_KINDS = ("breaker", "tick")
+
+
+class Replay:
+    """Takes in one line after another; `engine` is the judge as it stands."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.engine = Engine(policy)
+        self._last_ms = ORIGIN_MS
+
+    def line(self, text: str, number: int) -> Iterator[dict[str, Any]]:
+        """Raises BadRequest where the line cannot be read; the message names it by number."""
+        record = _record(text, number)
+        now_ms = _time(record, number, self._last_ms)
+        while (due_ms := self.engine.due_ms()) is not None and due_ms <= now_ms:
+            yield from _changes(self.engine.handle(Tick(), now_ms=due_ms), due_ms)
+        yield from _changes(self.engine.handle(_event(record, number, now_ms), now_ms=now_ms), now_ms)
+        self._last_ms = now_ms
 
 
 def replay(policy: Policy, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -26,16 +46,10 @@ def replay(policy: Policy, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     Raises:
         BadRequest: a line that cannot be read; the message names it by number.
     """
-    engine, last_ms = Engine(policy), ORIGIN_MS
+    judge = Replay(policy)
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        record = _record(line, number)
-        now_ms = _time(record, number, last_ms)
-        while (due_ms := engine.due_ms()) is not None and due_ms <= now_ms:
-            yield from _changes(engine.handle(Tick(), now_ms=due_ms), due_ms)
-        yield from _changes(engine.handle(_event(record, number, now_ms), now_ms=now_ms), now_ms)
-        last_ms = now_ms
+        if line.strip():
+            yield from judge.line(line, number)
 
 
 def _changes(effects: Iterable[Effect], now_ms: int) -> Iterator[dict[str, Any]]:
@@ -85,8 +99,13 @@ def _event(record: Mapping[str, Any], number: int, now_ms: int) -> Event:
     kind = record.get("kind")
     if kind == "tick":
         return Tick()
+    if kind == "breaker":
+        do, by = _text(record, "do", number), str(record.get("by", ""))
+        if do not in BREAKER:
+            raise BadRequest(f"line {number}: do={do!r} is not one of {', '.join(BREAKER)}")
+        return BreakerActed(what=BREAKER[do], by=by, note=str(record.get("note", "")))
     if kind not in KINDS + NODE_KINDS:
-        known = ", ".join((*KINDS, *NODE_KINDS, "tick"))
+        known = ", ".join((*KINDS, *NODE_KINDS, *FLEET_KINDS))
         raise BadRequest(f"line {number}: kind={kind!r} is unknown", hint=f"Known: {known}")
     node = NodeName(_text(record, "node", number))
     if kind in NODE_KINDS:
@@ -105,9 +124,21 @@ def _event(record: Mapping[str, Any], number: int, now_ms: int) -> Event:
             raise BadRequest(f"line {number}: pods={pods!r} is not a list of ns/name")
         return Told(node=node, card=card, pods=tuple(pods))
     if kind in PEOPLE:
-        who = Manual(what=kind, by=str(record.get("by", "")), note=str(record.get("note", "")), at_ms=now_ms)
-        return Acted(node=node, card=card, manual=who)
+        return Acted(node=node, card=card, manual=_manual(record, number, kind, now_ms))
     return _signal(record, number, node, card, SignalKind(kind), now_ms)
+
+
+def _manual(record: Mapping[str, Any], number: int, kind: str, now_ms: int) -> Manual:
+    until = record.get("until")
+    if until is not None and (not isinstance(until, int | float) or isinstance(until, bool) or until <= 0):
+        raise BadRequest(f"line {number}: until={until!r} is not a number of seconds")
+    return Manual(
+        what=kind,
+        by=str(record.get("by", "")),
+        note=str(record.get("note", "")),
+        at_ms=now_ms,
+        until_ms=0 if until is None else ORIGIN_MS + round(until * 1000),
+    )
 
 
 def _signal(
@@ -145,6 +176,7 @@ def _signal(
         serial=str(record.get("serial") or ""),
         model=str(record.get("model") or ""),
         driver=str(record.get("driver") or ""),
+        raw=str(record.get("raw") or ""),
     )
 
 

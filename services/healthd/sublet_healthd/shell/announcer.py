@@ -1,6 +1,5 @@
 """Public health events, each exactly once: its id stands in the verdict until it is known to be published."""
 
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,11 +10,10 @@ import structlog
 from sublet.bus.events import publish_event
 from sublet.bus.port import Bus
 from sublet.contract import cloudevents, subjects
-from sublet.model.card import Card
 from sublet.model.errors import BadRequest
 from sublet.model.health import HealthState, Verdict
-from sublet.model.ids import CardId, NodeName
 from sublet.wire.judged import health_event_out
+from sublet_healthd.core.engine import Engine
 from sublet_healthd.core.judge import Transition, state_before
 from sublet_healthd.shell.retry import BUS_AWAY, Pauses, keep_trying
 from sublet_healthd.shell.store import WITHIN_S, VerdictStore
@@ -31,20 +29,22 @@ class Announcer:
         self,
         bus: Bus,
         store: VerdictStore,
-        listed: Callable[[NodeName, CardId], Card | None],
+        engine: Engine,
         *,
+        name_pods: bool,
         pauses: Pauses,
     ) -> None:
         self._bus = bus
         self._store = store
-        self._listed = listed
+        self._engine = engine
+        self._name_pods = name_pods
         self._pauses = pauses
 
     async def announce(self, transition: Transition) -> None:
         """Store the verdict with the event's id, publish the event, store that it is published."""
         previous, verdict = transition.previous, transition.verdict
         await self._store.write(replace(verdict, events=(transition.event_id,)))
-        await self._publish(transition.event_id, previous, verdict)
+        await self._publish(transition.event_id, previous, verdict, transition.causes)
         await self._store.write(verdict)
         log.info(
             "health.announced",
@@ -64,7 +64,9 @@ class Announcer:
                 await self._publish(identity, state_before(identity), verdict)
         await self._store.write(replace(verdict, events=()))
 
-    async def _publish(self, identity: str, previous: HealthState, verdict: Verdict) -> None:
+    async def _publish(
+        self, identity: str, previous: HealthState, verdict: Verdict, causes: tuple[str, ...] = ()
+    ) -> None:
         subject = subjects.subject(KIND, verdict.node, verdict.card)
         attributes = cloudevents.describe(
             KIND,
@@ -75,8 +77,16 @@ class Announcer:
             time=datetime.fromtimestamp(verdict.at_ms / 1000, UTC),
             sequence=verdict.seq,
         )
-        card = self._listed(verdict.node, verdict.card)
-        body = health_event_out(previous, verdict, card, decided_by=DECIDED_BY)
+        node, engine = verdict.node, self._engine
+        body = health_event_out(
+            previous,
+            verdict,
+            engine.listed(node, verdict.card),
+            decided_by=DECIDED_BY,
+            epoch=engine.epoch(node),
+            in_use_by=engine.users(node, verdict.card) if self._name_pods else (),
+            caused_by=causes,
+        )
         await keep_trying(
             "event.publish",
             lambda: publish_event(self._bus, subject, attributes, body, within_s=WITHIN_S),

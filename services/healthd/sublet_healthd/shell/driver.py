@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from sublet.model.ids import NodeName
-from sublet_healthd.core.engine import Effect, Engine, Event, Unnamed
+from sublet.runtime.clock import monotonic_s
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import BreakerChanged, Effect, Event, Unnamed
 from sublet_healthd.core.judge import Refreshed, Tick, Transition
 from sublet_healthd.shell.outbox import Outbox
 
@@ -19,16 +21,24 @@ RECENT_EVENTS = 2_000
 BREATH_EVENTS = 20
 """Events handled before other tasks get a turn."""
 
-Observe = Callable[[Event, Sequence[Effect]], None]
+Observe = Callable[[Event, Sequence[Effect], float], None]
+"""Told the event, what came of it, and how many seconds the judge took."""
 
 
 class Driver:
     """`recent` is the flight recorder."""
 
     def __init__(
-        self, engine: Engine, outbox: Outbox, *, unix_ms: Callable[[], int], observe: Observe
+        self,
+        engine: Engine,
+        outbox: Outbox,
+        *,
+        unix_ms: Callable[[], int],
+        observe: Observe,
+        breaker: Callable[[BreakerChanged], None],
     ) -> None:
         self._engine = engine
+        self._breaker = breaker
         self._outbox = outbox
         self._unix_ms = unix_ms
         self._observe = observe
@@ -64,14 +74,16 @@ class Driver:
                 await asyncio.sleep(0)
 
     def _handle(self, event: Event, done: asyncio.Future[None] | None) -> None:
-        now_ms = self._unix_ms()
+        now_ms, since_s = self._unix_ms(), monotonic_s()
         effects = self._engine.handle(event, now_ms=now_ms)
         self.recent.append((now_ms, event, effects))
-        self._observe(event, effects)
+        self._observe(event, effects, monotonic_s() - since_s)
         by_node: defaultdict[NodeName, list[Transition | Refreshed]] = defaultdict(list)
         for effect in effects:
             if isinstance(effect, Unnamed):
                 log.warning("signal.unnamed", node=effect.signal.node, code=effect.signal.code)
+            elif isinstance(effect, BreakerChanged):
+                self._breaker(effect)
             else:
                 by_node[effect.verdict.node].append(effect)
         last = next(reversed(by_node), None)

@@ -16,7 +16,7 @@ from sublet.model.placement import NodeLedger, Occupancy
 from sublet.wire.health import signal_in
 from sublet.wire.ledger import ledger_meta_in, node_ledger_in
 from sublet.wire.node import heartbeat_in, inventory_in, occupancy_in
-from sublet_healthd.core.engine import CaughtUp, Event, LedgerLost, VerdictsLost
+from sublet_healthd.core.event import CaughtUp, Event, LedgerLost, VerdictsLost
 from sublet_healthd.shell.driver import Driver
 from sublet_healthd.shell.retry import BUS_AWAY, Pauses, keep_trying
 from sublet_healthd.shell.store import VerdictStore

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -10,8 +10,12 @@ from sublet.bus.port import Bus
 from sublet.contract import metrics as names
 from sublet.model.health import HealthState, Signal
 from sublet.model.ids import CardId, NodeName
-from sublet_healthd.core.engine import Effect, Engine, Event
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import Effect, Event
 from sublet_healthd.core.judge import Transition
+from sublet_healthd.shell.fleetmetrics import FleetMetrics
+
+JUDGE_BUCKETS_S = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 class Metrics:
@@ -39,10 +43,21 @@ class Metrics:
         self._dropped = Counter(
             names.FACTS_DROPPED, "Public facts given up while the bus was away", registry=registry
         )
+        self._evictions = Counter(
+            names.EVICTIONS, "Tries to evict pods from condemned cards", ["outcome"], registry=registry
+        )
+        self._judged = Histogram(
+            names.JUDGE_SECONDS,
+            "Time that one event took the judge",
+            buckets=JUDGE_BUCKETS_S,
+            registry=registry,
+        )
         self._engine = engine
         registry.register(_Cards(engine, bus, unix_ms))
+        registry.register(FleetMetrics(engine))
 
-    def observe(self, event: Event, effects: Sequence[Effect]) -> None:
+    def observe(self, event: Event, effects: Sequence[Effect], took_s: float) -> None:
+        self._judged.observe(took_s)
         if isinstance(event, Signal):
             code = str(event.code) if event.code else event.name or event.value
             where = _labels(self._engine, event.node, event.card, pci=event.pci, model=event.model)
@@ -57,6 +72,9 @@ class Metrics:
 
     def ignored(self, source: str) -> None:
         self._ignored.labels(source).inc()
+
+    def evicted(self, outcome: str) -> None:
+        self._evictions.labels(outcome).inc()
 
     def dropped(self) -> None:
         self._dropped.inc()

@@ -12,7 +12,7 @@ from sublet.kube.port import Json, Kube, MergePatch, StrategicPatch
 from sublet.model.errors import BadRequest, SubletError, Unavailable
 from sublet.model.ids import NodeName
 from sublet_healthd.core.annotation import read_annotation
-from sublet_healthd.core.engine import Restored
+from sublet_healthd.core.event import Restored
 from sublet_healthd.core.judge import Transition
 from sublet_healthd.shell.nodeevent import EVENT_NAMESPACE, NodeEvents
 from sublet_healthd.shell.nodestatus import NodeStatus, condition_patch, read_status, second

@@ -1,5 +1,8 @@
 """The verdicts on the bus: one writer, each write fenced by the revision that was read or written before."""
 
+from dataclasses import replace
+from functools import partial
+
 import structlog
 
 from sublet.bus.port import Bus
@@ -24,6 +27,39 @@ class VerdictStore:
         self._bus = bus
         self._pauses = pauses
         self._written: dict[str, tuple[int, bytes]] = {}
+        self._term = 0
+
+    async def take_over(self) -> list[Verdict]:
+        """Make every verdict ours before anything is judged: whoever wrote before can write none of them
+        again, for it does not know the revisions. Returns them all; waits for the bus.
+
+        Raises:
+            Superseded: somebody with a higher term is here already.
+        """
+        found = await self.load()
+        self._term += 1
+        return [await self._take(verdict) for verdict in found]
+
+    async def _take(self, verdict: Verdict) -> Verdict:
+        take = partial(self._take_once, subjects.verdict_key(verdict.node, verdict.card))
+        while True:
+            try:
+                return await keep_trying("verdict.take", take, pauses=self._pauses, on=BUS_AWAY)
+            except Conflict:
+                continue  # the one before us was quicker: take what it wrote
+
+    async def _take_once(self, key: str) -> Verdict:
+        entry = await self._bus.get(BUCKET, key, within_s=WITHIN_S)
+        if entry is None:
+            raise Superseded(f"the verdict {key} is gone", hint="Only healthd may write verdicts")
+        verdict = verdict_in(entry.value)
+        if verdict.term > self._term:
+            raise _superseded(key, entry.revision)
+        mine = replace(verdict, term=self._term)
+        value = verdict_out(mine)
+        revision = await self._bus.update(BUCKET, key, value, entry.revision, within_s=WITHIN_S)
+        self._written[key] = (revision, value)
+        return mine
 
     async def load(self) -> list[Verdict]:
         """All verdicts of an earlier life; waits for the bus. What cannot be read will be overwritten."""
@@ -37,7 +73,9 @@ class VerdictStore:
         for key, entry in entries.items():
             self._written[key] = (entry.revision, entry.value)
             try:
-                verdicts.append(verdict_in(entry.value))
+                verdict = verdict_in(entry.value)
+                verdicts.append(verdict)
+                self._term = max(self._term, verdict.term)
             except BadRequest as error:
                 log.error("verdict.unreadable", key=key, error=str(error))
         return verdicts
@@ -52,7 +90,10 @@ class VerdictStore:
         Raises:
             Superseded: the key holds what this process did not write.
         """
-        key, value = subjects.verdict_key(verdict.node, verdict.card), verdict_out(verdict)
+        key, value = (
+            subjects.verdict_key(verdict.node, verdict.card),
+            verdict_out(replace(verdict, term=self._term)),
+        )
         revision, written = self._written.get(key, (0, b""))
         if revision and written == value:
             return
@@ -78,7 +119,22 @@ class VerdictStore:
             return found.revision
         if known is not None and found.value == known[1]:
             return await self._bus.update(BUCKET, key, value, found.revision, within_s=WITHIN_S)
-        raise Superseded(
-            f"the verdict {key} is at revision {found.revision}, which another process wrote",
-            hint="Only one healthd may run; this one ends and starts anew",
-        )
+        if (
+            _term_of(found.value) < self._term
+        ):  # a last word of the one before us, on a card that is new to us
+            return await self._bus.update(BUCKET, key, value, found.revision, within_s=WITHIN_S)
+        raise _superseded(key, found.revision)
+
+
+def _superseded(key: str, revision: int) -> Superseded:
+    return Superseded(
+        f"the verdict {key} is at revision {revision}, which another process wrote",
+        hint="Only one healthd may judge; this one ends and starts anew",
+    )
+
+
+def _term_of(value: bytes) -> int:
+    try:
+        return verdict_in(value).term
+    except BadRequest:
+        return 0
