@@ -24,6 +24,7 @@ from sublet_scheduler.core.effects import (
 )
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
 from sublet_scheduler.core.releases import Releases
@@ -39,11 +40,12 @@ class Engine:
 
     def __init__(self, rules: Rules) -> None:
         self.state = State(rules)
-        self.reviews = Reviews(self.state)
+        self.holds = Holds(self.state)
         self.endings = Endings(self.state)
         self.releases = Releases(self.state, self.endings)
         self.lifecycle = Lifecycle(self.state, self.releases, self.endings)
-        self.waiting = Waiting(self.state, self.releases)
+        self.waiting = Waiting(self.state, self.releases, self.holds)
+        self.reviews = Reviews(self.state, self.waiting, self.holds)
         self.stuck = StuckPins(self.state)
 
     @property

@@ -75,7 +75,8 @@ class Lifecycle:
         if pod.gated or not self._ungated_at_first_sight(record, pod, now):
             self._keep_promise(record, promised, now)
         self._count_host(record, pod)
-        self._state.dirty = True
+        if record.stage is Stage.WAITING:
+            self._state.dirty = True
 
     def _keep_promise(self, record: PodRecord, promised: Reservation | None, now: float) -> None:
         outcome = promised.outcome if promised else None

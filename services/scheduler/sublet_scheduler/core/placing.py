@@ -1,21 +1,26 @@
 """Where a pod goes, or for every node and card why not."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sublet.model.claim import PodAsk
-from sublet.model.ids import CardId, NodeName
+from sublet.model.ids import NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import Assigned, assign, grants_of
 from sublet_scheduler.core.candidates import Candidates, Policies, Shape, counted_objections
+from sublet_scheduler.core.clearing import Plan, beside
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.larger import larger_than_any
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
 
 Avoid = Callable[[NodeName], Reason | None]
 """Why this pod must not go to a node for the moment, beside what the node itself says."""
+
+Kept = Mapping[NodeName, Sequence[Plan]]
+"""What is kept on nodes for the pods that are ahead in the queue."""
+NOTHING_KEPT: Kept = {}
 
 
 @dataclass(slots=True)
@@ -26,28 +31,36 @@ class Placer:
     defaults: Policies
     fresh_s: float
     candidates: Candidates
+    tries: int = 0
+    """How often a place was sought."""
 
-    def place(self, ask: PodAsk, *, now: float, avoid: Avoid = lambda _: None) -> Placement | NoRoom:
-        group = (ask.pod.namespace, ask.wishes.same_card) if ask.wishes.same_card else None
-        seat = self.fleet.group_card(group) if group else None
-        shape = Shape.of(ask, self.defaults, seat[1] if seat else None)
-        for node in self._in_order(ask, shape, seat):
+    def place(
+        self, ask: PodAsk, *, now: float, avoid: Avoid = lambda _: None, kept: Kept = NOTHING_KEPT
+    ) -> Placement | NoRoom:
+        self.tries += 1
+        shape, named = self.shape(ask)
+        for real in self._in_order(shape, named):
+            node = seen_past(real, kept)
             if avoid(node.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
             assigned = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
             if isinstance(assigned, Assigned) and not totals_lag(node, ask):
                 return Placement(node=node.name, containers=grants_of(assigned, shape.asked))
-        return self._no_room(ask, shape, now=now, avoid=avoid)
+        return self._no_room(ask, shape, now=now, avoid=avoid, kept=kept)
 
-    def _in_order(
-        self, ask: PodAsk, shape: Shape, seat: tuple[NodeName, CardId] | None
-    ) -> Iterable[NodeState]:
-        name = seat[0] if seat else only_node(ask)
-        if name is None:
+    def shape(self, ask: PodAsk) -> tuple[Shape, NodeName | None]:
+        """What is asked of any node's cards, and the only node that may be it, where there is one."""
+        group = (ask.pod.namespace, ask.wishes.same_card) if ask.wishes.same_card else None
+        seat = self.fleet.group_card(group) if group else None
+        shape = Shape.of(ask, self.defaults, seat[1] if seat else None)
+        return shape, seat[0] if seat else only_node(ask)
+
+    def _in_order(self, shape: Shape, named: NodeName | None) -> Iterable[NodeState]:
+        if named is None:
             return self.candidates.best_first(shape)
-        return [self.fleet.nodes[name]] if name in self.fleet.nodes else []
+        return [self.fleet.nodes[named]] if named in self.fleet.nodes else []
 
-    def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid) -> NoRoom:
+    def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
         reasons: Counter[Reason] = Counter()
         one_place = shape.asked.only_card is not None or only_node(ask) is not None
         for node in self.fleet.nodes.values():
@@ -60,14 +73,24 @@ class Placer:
             counts = (
                 counted_objections(node, shape.asked) if one_place else self.candidates.against(shape, node)
             )
-            # where its cards would do, its totals lag
-            for reason, count in counts.items() if counts else [(Reason.NODE_NOT_PREPARED, 1)]:
-                reasons[reason] += count
+            if counts:
+                reasons.update(counts)
+            elif node.name in kept:
+                reasons[Reason.KEPT] += len(node.cards)
+            else:  # its cards would do, its totals lag
+                reasons[Reason.NODE_NOT_PREPARED] += 1
         larger = larger_than_any(ask, shape.asked, self.fleet.nodes.values())
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1
         ordered = {reason: reasons[reason] for reason in Reason if reason in reasons}
         return NoRoom(reasons=ordered, message=_sentence(ordered, larger))
+
+
+def seen_past(node: NodeState, kept: Kept) -> NodeState:
+    """The node as a pod may use it that comes after those for whom something is kept there."""
+    for plan in kept.get(node.name, ()):
+        node = beside(node, plan)
+    return node
 
 
 def _sentence(reasons: dict[Reason, int], larger: str) -> str:

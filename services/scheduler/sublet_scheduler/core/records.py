@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sublet.contract.dialects.interface import Options
+from sublet.contract.queue import Order, order
 from sublet.contract.results import pod_results
 from sublet.model.card import Card
 from sublet.model.claim import PodAsk
@@ -62,9 +63,12 @@ class PodRecord:
         return self.placement.node if self.placement else None
 
     @property
-    def arrival(self) -> tuple[float, str, str, str]:
-        created = self.facts.created_s if self.facts else 0.0
-        return (created, self.ref.namespace, self.ref.name, self.uid)
+    def order(self) -> Order:
+        """Its place in the queue."""
+        created_s = self.facts.created_s if self.facts else 0.0
+        return order(
+            priority=self.ask.priority if self.ask else 0, created_s=created_s, pod=self.ref, uid=self.uid
+        )
 
     def ledger_grants(self) -> tuple[LedgerGrant, ...]:
         """The grants as the ledger shall show them now."""

@@ -12,12 +12,16 @@ from sublet_scheduler.core.effects import Announce, Answer
 from sublet_scheduler.core.events import ReviewAsked
 from sublet_scheduler.core.state import State
 
+from sublet_scheduler.core.holds import Holds
 
+from sublet_scheduler.core.waiting import Waiting, newest
 class Reviews:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, waiting: Waiting, holds: Holds) -> None:
         self._state = state
 
     def answer(self, asked: ReviewAsked, now: float) -> None:
+        self._waiting = waiting
+        self._holds = holds
         state = self._state
         id_ = asked.known or asked.decision
         if asked.known is not None:
@@ -46,7 +50,12 @@ class Reviews:
             outcome = _only(Reason.FOREIGN_GATE)
         else:
             outcome = state.placer.place(
-                ask, now=now, avoid=lambda node: state.objection(ask.pod, id_, ask.owner, node, now)
+        elif state.dirty and self._waiting.anybody_ahead(ask):
+            outcome = _only(Reason.QUEUED)
+                ask,
+                now=now,
+                avoid=lambda node: state.objection(ask.pod, id_, ask.owner, node, now),
+                kept=self._holds.ahead_of(newest(ask)),
             )
         if isinstance(outcome, NoRoom) and ask.node_name:
             return Refusal(

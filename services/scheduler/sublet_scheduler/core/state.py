@@ -45,6 +45,10 @@ class Rules:
     patch_again_s: float = 1.0
     tell_again_s: float = 30.0
     """The least time between two waiting notes on one pod."""
+    holds: int = 16
+    """So many waiting pods at the head of the queue have a place kept for them."""
+    hold_s: float = 600.0
+    """After so long without anybody leaving, a place is kept on another node."""
 
 
 @dataclass(slots=True)

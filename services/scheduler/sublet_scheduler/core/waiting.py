@@ -1,36 +1,51 @@
-"""The pods that wait: tried in order of arrival whenever something changed that could help one of them."""
+"""The queue: pods that wait are tried by priority, then age, whenever something changed that could help one.
 
+A pod that finds no room keeps a place (see `holds`); the pods behind it may use what does not delay it.
+"""
+
+from sublet.contract.queue import Order, order
+from sublet.model.claim import PodAsk
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import State
 from sublet_scheduler.core.telling import announce, explain
 
+HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE})
+"""Reasons for which no place is kept: nobody's leaving would help."""
+
 
 class Waiting:
-    def __init__(self, state: State, releases: Releases) -> None:
+    def __init__(self, state: State, releases: Releases, holds: Holds) -> None:
         self._state = state
         self._releases = releases
+        self._holds = holds
+
+    def anybody_ahead(self, ask: PodAsk) -> bool:
+        """Whether a pod that waits must be tried before one that is created now."""
+        records, place = self._state.records, newest(ask)
+        return any(
+            records[uid].order < place and _may_be_tried(records[uid], records[uid].facts)
+            for uid in self._state.waiting
+        )
 
     def try_all(self, now: float) -> None:
-        """Place what waits, in order of arrival; pods that ask alike fail alike within one pass."""
+        """Place what waits, in its order; pods that ask alike fail alike within one pass."""
         state = self._state
         state.dirty = False
         failed: dict[object, NoRoom] = {}
         state.passed_s = now
+        self._holds.begin()
         waiting = [state.records[uid] for uid in state.waiting]
-        for record in sorted(waiting, key=lambda one: one.arrival):
+        for record in sorted(waiting, key=lambda one: one.order):
             pod = record.facts
-            if (
-                pod is None
-                or pod.ask is None
-                or pod.ended
-                or pod.deleting
-                or record.patching
-                or record.forged
-            ):
+            if pod is None or not _may_be_tried(record, pod):
+                continue
+            if record.patching:
+                self._holds.carry(record)
                 continue
             if pod.foreign_gates:
                 record.no_room = NoRoom(
@@ -46,12 +61,14 @@ class Waiting:
             return
         alike = (ask.claims, repr(ask.wishes), ask.cpu_milli, ask.memory_mib, ask.node_name, ask.owner)
         apart = record.ref in state.refs
-        if not apart and alike in failed:
-            record.no_room = failed[alike]
-            return
-        outcome = state.placer.place(
-            ask, now=now, avoid=lambda node: state.objection(record.ref, record.uid, ask.owner, node, now)
-        )
+        outcome: Placement | NoRoom | None = None if apart else failed.get(alike)
+        if outcome is None:
+            outcome = state.placer.place(
+                ask,
+                now=now,
+                avoid=lambda node: state.objection(record.ref, record.uid, ask.owner, node, now),
+                kept=self._holds.kept,
+            )
         if isinstance(outcome, Placement):
             state.hold(record, Stage.COMMITTING, now, placement=outcome)
             announce(self._state, "decided", record)
@@ -59,6 +76,8 @@ class Waiting:
         record.no_room = outcome
         if not apart:
             failed[alike] = outcome
+        if not outcome.reasons.keys() & HOPELESS:
+            self._holds.keep(record, ask, now)
 
     def _tell(self, record: PodRecord, now: float) -> None:
         """Write into the pod why it waits, when the reasons changed and not too often."""
@@ -71,3 +90,14 @@ class Waiting:
         if (reasons != record.told and not recently) or stale:
             record.told, record.told_s = reasons, now
             self._releases.send_waiting(record, why.message)
+
+
+def newest(ask: PodAsk) -> Order:
+    """The place in the queue of a pod that is created now."""
+    return order(priority=ask.priority, created_s=float("inf"), pod=ask.pod, uid="")
+
+
+def _may_be_tried(record: PodRecord, pod: PodFacts | None) -> bool:
+    if pod is None or pod.ask is None or pod.ended or pod.deleting or record.forged:
+        return False
+    return pod.gated or pod.node is not None

@@ -1,0 +1,161 @@
+"""Places kept for the pods at the head of the queue, so that no pod behind them makes them wait longer.
+
+A pod that finds no room gets a plan: a node, and the pods there that must leave. Whoever is behind may use
+what is free now and will still be free when that pod has come. Nothing of a plan is written anywhere: a new
+leader makes new ones.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sublet.contract.queue import Order
+from sublet.model.claim import PodAsk
+from sublet.model.ids import NodeName, PodUid
+from sublet_scheduler.core.assigning import Asked
+from sublet_scheduler.core.clearing import (
+    NODES_COMPARED,
+    Leavers,
+    Plan,
+    Worth,
+    after,
+    cost,
+    nearest,
+    plan_of,
+    plan_on,
+    seats,
+)
+from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.placing import seen_past
+from sublet_scheduler.core.records import PodRecord, Stage
+from sublet_scheduler.core.state import State
+
+
+@dataclass(slots=True)
+class Hold:
+    """`since` is when somebody left last, or the plan was made, monotonic seconds; `left` are the nodes
+    on which this pod waited in vain."""
+
+    order: Order
+    plan: Plan
+    since: float
+    left: frozenset[NodeName] = frozenset()
+
+
+class Holds:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._before: dict[PodUid, Hold] = {}
+        self._holds: dict[PodUid, Hold] = {}
+        self.kept: dict[NodeName, list[Plan]] = {}
+        """What the pass over the queue has kept up to now, for the pods that come after."""
+
+    def begin(self) -> None:
+        """A pass over the queue begins; what is not kept again in it is given up."""
+        self._before, self._holds, self.kept = self._holds, {}, {}
+
+    def ahead_of(self, order: Order) -> dict[NodeName, list[Plan]]:
+        """What is kept for the pods ahead of that place in the queue."""
+        kept: dict[NodeName, list[Plan]] = {}
+        for uid, hold in sorted(self._holds.items(), key=lambda one: one[1].order):
+            if hold.order < order and uid in self._state.waiting:
+                kept.setdefault(hold.plan.node, []).append(hold.plan)
+        return kept
+
+    def of(self, uid: PodUid) -> Plan | None:
+        hold = self._holds.get(uid)
+        return hold.plan if hold else None
+
+    def carry(self, record: PodRecord) -> None:
+        """The pod cannot be placed just now, but stays where it is in the queue."""
+        hold = self._before.get(record.uid)
+        if hold:
+            self._keep(record, hold)
+
+    def keep(self, record: PodRecord, ask: PodAsk, now: float) -> None:
+        """Keep a place for a pod that found no room, unless so many are ahead that it gets none."""
+        if len(self._holds) >= self._state.rules.holds:
+            return
+        shape, named = self._state.placer.shape(ask)
+        hold = self._before.get(record.uid)
+        if hold and self._renew(hold, ask, shape.asked, now):
+            self._keep(record, hold)
+            return
+        left = hold.left if hold else frozenset()
+        plan = self._plan(record, ask, shape.asked, named, left, now)
+        if plan is None and left:
+            left = frozenset()
+            plan = self._plan(record, ask, shape.asked, named, left, now)
+        if plan:
+            self._keep(record, Hold(record.order, plan, now, left))
+
+    def _keep(self, record: PodRecord, hold: Hold) -> None:
+        self._holds[record.uid] = hold
+        self.kept.setdefault(hold.plan.node, []).append(hold.plan)
+
+    def _renew(self, hold: Hold, ask: PodAsk, asked: Asked, now: float) -> bool:
+        """Whether to go on waiting at the same place; bring the plan up to date."""
+        real = self._state.fleet.nodes.get(hold.plan.node)
+        if real is None:
+            return False
+        leaving = hold.plan.leaving & real.bookings.keys()
+        if leaving != hold.plan.leaving:
+            hold.since = now
+        elif now - hold.since > self._state.rules.hold_s:
+            hold.left |= {real.name}
+            return False
+        view = after(seen_past(real, self.kept), leaving=leaving)
+        containers = seats(view, ask, asked, now=now, fresh_s=self._state.rules.fresh_s)
+        if containers is None or self._spoken_for(real.name) & leaving:
+            return False
+        hold.plan = plan_of(real.name, ask, leaving, containers)
+        return True
+
+    def _plan(
+        self,
+        record: PodRecord,
+        ask: PodAsk,
+        asked: Asked,
+        named: NodeName | None,
+        left: frozenset[NodeName],
+        now: float,
+    ) -> Plan | None:
+        fresh_s = self._state.rules.fresh_s
+        nodes = [
+            node
+            for node in self._nodes(named)
+            if node.name not in left
+            and self._state.objection(record.ref, record.uid, ask.owner, node.name, now) is None
+        ]
+        able = nearest(nodes, ask, asked, now=now, fresh_s=fresh_s)
+        for at in range(0, len(able), NODES_COMPARED):
+            found = []
+            for real in able[at : at + NODES_COMPARED]:
+                leavers = self._leavers(real)
+                plan = plan_on(seen_past(real, self.kept), ask, asked, leavers, now=now, fresh_s=fresh_s)
+                if plan:
+                    found.append((cost(plan, leavers), plan))
+            if found:
+                return min(found, key=lambda one: one[0])[1]
+        return None
+
+    def _nodes(self, named: NodeName | None) -> Iterable[NodeState]:
+        nodes = self._state.fleet.nodes
+        if named is None:
+            return nodes.values()
+        return [nodes[named]] if named in nodes else []
+
+    def _spoken_for(self, node: NodeName) -> frozenset[str]:
+        """Who is waited for already by a pod ahead."""
+        return frozenset().union(*(plan.leaving for plan in self.kept.get(node, ())))
+
+    def _leavers(self, node: NodeState) -> Leavers:
+        spoken_for = self._spoken_for(node.name)
+        return {key: self._worth(key) for key in node.bookings if key not in spoken_for}
+
+    def _worth(self, key: str) -> Worth:
+        record = self._state.records.get(PodUid(key))
+        if record is None or record.facts is None:
+            return (int(record is None), 0, 0.0)
+        leaves = record.stage is Stage.ENDING or record.facts.deleting
+        priority = record.ask.priority if record.ask else 0
+        return (int(not leaves), priority, -record.facts.created_s)
