@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from sublet.cli import asking, reaching
@@ -15,9 +17,11 @@ from sublet.contract import decision, dialects, keys, podspec
 from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
+from sublet.contract.queue import Order, order
 from sublet.contract.reading import read_pod
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest
+from sublet.model.ids import PodRef
 from sublet.model.reasons import EXPLANATIONS, Reason, Refusal
 
 COUNTED = re.compile(r"(\d+) ([A-Z][A-Za-z]+)")
@@ -36,8 +40,10 @@ def register(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    pod, managed = asyncio.run(_read(arguments))
-    document = explanation(pod, managed=managed, unit_mib=asking.UNITS_MIB[arguments.gpu_mem_unit])
+    pod, managed, claimed = asyncio.run(_read(arguments))
+    document = explanation(
+        pod, managed=managed, unit_mib=asking.UNITS_MIB[arguments.gpu_mem_unit], claimed=claimed
+    )
     if arguments.output == "json":
         print_json(document)
     else:
@@ -45,8 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> tuple[Json, bool]:
+async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Json]]:
+    """The pod, whether foreign names count in its namespace, and all claimed pods that may be seen."""
+    from sublet.kube.errors import KubeError
     from sublet.kube.kind import NAMESPACES, PODS
+    from sublet.kube.port import Selection
 
     reaching.quiet_log()
     before, slash, after = arguments.pod.partition("/")
@@ -54,16 +63,22 @@ async def _read(arguments: argparse.Namespace) -> tuple[Json, bool]:
     async with reaching.open_kube(arguments) as kube:
         pod = await kube.get(PODS, name, namespace=namespace)
         labels = (await kube.get(NAMESPACES, namespace))["metadata"].get("labels") or {}
-    return pod, labels.get(keys.MANAGE_LABEL) == "true"
+        claimed: Sequence[Json] = ()
+        if keys.GATE in podspec.gates(pod):
+            with suppress(KubeError):  # who may not list all pods is told no place in the queue
+                claimed = await kube.list(PODS, Selection(labels=f"{keys.CLAIMED_LABEL}=true"))
+    return pod, labels.get(keys.MANAGE_LABEL) == "true", claimed
 
 
-def explanation(pod: Json, *, managed: bool, unit_mib: int = 1024) -> dict[str, Any]:
+def explanation(
+    pod: Json, *, managed: bool, unit_mib: int = 1024, claimed: Sequence[Json] = ()
+) -> dict[str, Any]:
     """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did.
-    `unit_mib` is the cluster's unit of aliyun.com/gpu-mem."""
+    `unit_mib` is the cluster's unit of aliyun.com/gpu-mem; `claimed` are all pods that carry our label."""
     options = Options(enabled=tuple(dialects.BY_NAME), gpu_mem_unit_mib=unit_mib, stored=True)
     meta, spec = pod["metadata"], pod.get("spec") or {}
-    claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
-    ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or claimed)
+    is_claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
+    ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or is_claimed)
     written = _decision(pod)
     placement = written.placement if written else None
     gated = keys.GATE in podspec.gates(pod)
@@ -72,7 +87,7 @@ def explanation(pod: Json, *, managed: bool, unit_mib: int = 1024) -> dict[str, 
     return {
         "schema": asking.SCHEMA,
         "pod": asking.pod_name(pod),
-        "outcome": _outcome(ask, gated=gated, decided=placement is not None, claimed=claimed),
+        "outcome": _outcome(ask, gated=gated, decided=placement is not None, claimed=is_claimed),
         "phase": (pod.get("status") or {}).get("phase") or "Pending",
         "gated": gated,
         "node": spec.get("nodeName") or (placement.node if placement else None),
@@ -95,6 +110,7 @@ def explanation(pod: Json, *, managed: bool, unit_mib: int = 1024) -> dict[str, 
             ]
             for name, grants in (placement.containers.items() if placement else ())
         },
+        "queue": _queue(pod, claimed),
         "reasons": {str(reason): count for reason, count in reasons.items()},
         "message": waiting,
         "waysOut": {str(reason): EXPLANATIONS[reason].way_out for reason in reasons},
@@ -109,6 +125,25 @@ def _outcome(ask: PodAsk | Refusal | None, *, gated: bool, decided: bool, claime
     if gated:
         return "proposed" if decided else "held"
     return "placed" if decided else "undecided"
+
+
+def _queue(pod: Json, claimed: Sequence[Json]) -> dict[str, int] | None:
+    """Where the pod stands among all that wait; None where it waits not, or nobody could be counted."""
+    waiting = [one for one in claimed if keys.GATE in podspec.gates(one)]
+    places = sorted(_order(one) for one in waiting)
+    mine = _order(pod)
+    return {"position": places.index(mine) + 1, "waiting": len(places)} if mine in places else None
+
+
+def _order(pod: Json) -> Order:
+    meta = pod["metadata"]
+    created = meta.get("creationTimestamp")
+    return order(
+        priority=int((pod.get("spec") or {}).get("priority") or 0),
+        created_s=datetime.fromisoformat(created).timestamp() if created else 0.0,
+        pod=PodRef(meta["namespace"], meta["name"]),
+        uid=meta.get("uid", ""),
+    )
 
 
 def _decision(pod: Json) -> Decision | None:
@@ -146,6 +181,9 @@ def lines(document: Mapping[str, Any]) -> list[str]:
             for name, grants in document["containers"].items()
             for grant in grants
         ]
+    if document["queue"]:
+        place = document["queue"]
+        told.append(f"  in the queue: {place['position']} of {place['waiting']} that wait")
     if document["message"]:
         told.append(f"  waits: {document['message']}")
     for reason, count in document["reasons"].items():

@@ -110,6 +110,8 @@ async def _run(
             reservation_s=settings.reservation_s,
             fresh_s=settings.heartbeat_fresh_s,
             stuck_pin_s=settings.stuck_pin_s,
+            holds=settings.queue_holds,
+            hold_s=settings.queue_hold_s,
         )
     )
     outbox = Outbox(on_fact=metrics.told, unix_ms=unix_ms)

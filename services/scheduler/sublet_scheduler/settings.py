@@ -40,6 +40,10 @@ class Settings:
     """Between full comparisons of node totals and buckets with what they should be."""
     stuck_pin_s: float = 60.0
     """How long kube-scheduler may fail to bind a released pod before its pin is given up."""
+    queue_holds: int = 16
+    """So many waiting pods at the head of the queue have a place kept for them; 0: small pods pass freely."""
+    queue_hold_s: float = 600.0
+    """After so long without anybody leaving the kept place, one on another node is kept."""
     drain_s: float = 5.0
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
     dialects: tuple[str, ...] = IN_A_CLUSTER

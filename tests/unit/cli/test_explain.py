@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sublet.cli.explain import explanation, reasons_in
+from sublet.cli.explain import explanation, lines, reasons_in
 from sublet.contract import decision, keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.patching import admission_patch
@@ -40,6 +40,21 @@ def test_a_held_pod_says_which_reasons_how_often_and_the_way_out() -> None:
     assert told["reasons"] == {"InsufficientMemory": 3, "Taint": 1}
     assert told["waysOut"]["Taint"] == EXPLANATIONS[Reason.TAINT].way_out
     assert told["claims"]["main"]["memoryMiB"] == 4096
+
+
+def test_a_held_pod_says_its_place_in_the_queue() -> None:
+    """Priority first, then age; pods without our gate do not wait."""
+    mine, higher, older, released = (waiting_pod("no room now (1 InUse)") for _ in range(4))
+    for name, one in (("mine", mine), ("higher", higher), ("older", older), ("released", released)):
+        one["metadata"] |= {"name": name, "creationTimestamp": "2026-11-29T12:00:00Z"}
+    higher["spec"]["priority"] = 7
+    older["metadata"]["creationTimestamp"] = "2026-11-29T11:59:59Z"
+    del released["spec"]["schedulingGates"]
+    told = explanation(mine, managed=False, claimed=[released, mine, older, higher])
+    assert told["queue"] == {"position": 3, "waiting": 3}
+    assert "  in the queue: 3 of 3 that wait" in lines(told)
+    assert explanation(mine, managed=False)["queue"] is None
+    assert explanation(released, managed=False, claimed=[mine, released])["queue"] is None
 
 
 def test_a_released_pod_says_where_and_on_which_cards() -> None:

@@ -111,6 +111,9 @@ class StateCollector(Collector):
         yield from self._cards()
         yield from self._grants()
         yield self._waiting()
+        sought = CounterMetricFamily(names.PLACES_SOUGHT, "How often a place was sought for a pod.")
+        sought.add_metric([], self._state.placer.tries)
+        yield sought
         state = self._bus()
         up = GaugeMetricFamily(names.BUS_CONNECTED, "1 while the bus is reachable.")
         up.add_metric([], float(state.connected))
