@@ -115,6 +115,7 @@ def restored(verdict: Verdict, *, now_ms: int) -> CardState:
     blind = verdict.state is HealthState.UNKNOWN
     leave = [reason for reason in verdict.reasons if reason.leave]
     closed = leave or verdict.probation_until_ms > 0
+    cured_ms = {one.at_ms for one in verdict.cures}
     return CardState(
         node=verdict.node,
         card=verdict.card,
@@ -124,9 +125,11 @@ def restored(verdict: Verdict, *, now_ms: int) -> CardState:
         marked=verdict.withheld or verdict.state is HealthState.QUARANTINED,
         leaving=bool(leave),
         faulty=any(reason.id != HOLD.label for reason in leave),
-        condemned_ms=verdict.since_ms if closed or verdict.flaps else 0,
+        condemned_ms=verdict.since_ms
+        if closed or (verdict.flaps and not cured_ms)
+        else max(cured_ms, default=0),
         probation_until_ms=verdict.probation_until_ms,
-        flaps=verdict.flaps,
+        flaps=max(verdict.flaps, len(cured_ms) - 1),
         probed=True,
         fresh_ms=0 if blind else now_ms,
         opened=verdict.schedulable if blind else verdict.state.accepts_shares,

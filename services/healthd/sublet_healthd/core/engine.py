@@ -44,6 +44,9 @@ from sublet_healthd.core.kmsg import Named, place, read_line
 from sublet_healthd.core.listing import listed, lost, where
 from sublet_healthd.core.policy import LOST, Policy
 
+FAILING = ("error", "hang")
+"""What a probe says that says nothing of the card."""
+
 
 @dataclass(slots=True)
 class _Node:
@@ -411,6 +414,8 @@ class Engine:
             self.cards[key] = remember(self.policy, before, event)
             return
         breaker = self.breaker
+        if self._last_to_fail(key, before, event):
+            before = replace(before, common=True)
         state, effects = judge(self.policy, before, event, now_ms=now_ms)
         if state.automatic and not before.automatic and not self._may_leave(key, state, now_ms):
             back = replace(before, held_back=self.breaker.state)
@@ -427,9 +432,17 @@ class Engine:
         if blind and isinstance(event, Signal) and event.kind is SignalKind.PROBE:
             yield from self._common_cause(key[0], now_ms)
 
+    def _last_to_fail(self, key: Key, before: CardState, event: JudgeEvent) -> bool:
+        """Whether with this probe every card of the node fails alike."""
+        failing = isinstance(event, Signal) and event.kind is SignalKind.PROBE and event.value in FAILING
+        if not failing or before.facts.failures != BLIND_PROBES - 1:
+            return False
+        others = [state for state in self.of_node(key[0]) if state.card != key[1] and _is_there(state)]
+        return bool(others) and all(state.facts.failures >= BLIND_PROBES for state in others)
+
     def _common_cause(self, node: NodeName, now_ms: int) -> Iterator[Effect]:
         """What every card of a node has at once is nothing of the cards."""
-        there = [state for state in self.of_node(node) if state.facts.reason(LOST.label) is None]
+        there = [state for state in self.of_node(node) if _is_there(state)]
         alike = len(there) > 1 and all(state.facts.failures >= BLIND_PROBES for state in there)
         for state in there:
             if state.common != alike:
@@ -491,6 +504,10 @@ class Engine:
 def _stamped(signal: Signal, now_ms: int) -> Signal:
     """An observation cannot be of later: a node's clock that runs ahead must not stretch timers."""
     return replace(signal, at_ms=min(signal.at_ms or now_ms, now_ms))
+
+
+def _is_there(state: CardState) -> bool:
+    return state.facts.reason(LOST.label) is None
 
 
 def signal_id(signal: Signal) -> str:
