@@ -49,6 +49,7 @@ WAITING_PODS = "sublet_waiting_pods"
 # the node
 REGISTERED = "sublet_agent_registered"
 SIGNALS_DROPPED = "sublet_agent_signals_dropped"
+SIGNALS_FOLDED = "sublet_agent_signals_folded"
 SIGNALS_SENT = "sublet_agent_signals_sent"
 SIGNALS_WAITING = "sublet_agent_signals_waiting"
 SLOTS = "sublet_agent_slots"

@@ -1,4 +1,4 @@
-"""Names of the levels that are polled of a card: what a source tells, a policy judges and a file simulates."""
+"""Names of the levels polled of a card: what a source tells, a policy judges and a file simulates."""
 
 LEFTOVER = "leftover_memory_mib"
 SUPPRESSED = "signals_suppressed"

@@ -93,7 +93,7 @@ class FakeNvml:
             file.write(" ".join(map(str, (uuid, kind, data, *gi_ci))) + "\n")
 
     def calls(self, name: str) -> int:
-        """How often `waits` or `sets` (of event sets) were asked for in this process, or events `delivered`."""
+        """How often `waits` or `sets` (of event sets) were asked for here, or events `delivered`."""
         return int(getattr(ctypes.CDLL(str(self.library)), f"fake_{name}")())
 
     def _write(self) -> None:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from sublet.bus.jetstream import open_bus
 from sublet.bus.port import Bus
+from sublet.cards.kernellog import KernelLog
 from sublet.cards.port import CardSource
 from sublet.model.ids import NodeName, SlotId
 from sublet.runtime.clock import monotonic_s, unix_ms
@@ -127,7 +128,10 @@ class Agent:
         self._publisher = Publisher(
             bus, node=node, unix_ms=unix_ms, verdicts=lambda: self.engine.kept.values()
         )
-        self._box = SignalBox(bus, node=node, boot_id=boot_id, epoch=epoch, unix_ms=unix_ms)
+        self._box = SignalBox(
+            bus, node=node, boot_id=boot_id, epoch=epoch, unix_ms=unix_ms, busy=self.engine.is_given
+        )
+        self._kernel_log = KernelLog(settings.kernel_log) if settings.kernel_log else None
         self._wished: Mailbox[None] = Mailbox()
         self._read_ledger: Mailbox[int] = Mailbox()
         hands = Hands(
@@ -177,6 +181,7 @@ class Agent:
             "checkpoint": self._looks.watch_checkpoint,
             "cards": partial(feeds.feed_cards, source, driver),
             "card-signals": partial(feeds.feed_signals, source, self._box),
+            **self._kernel_log_loop(),
             "signals": self._box.run,
             "verdicts": partial(feeds.feed_verdicts, bus, node, driver),
             "ledger": partial(feeds.feed_ledger, bus, node, driver, self._publisher),
@@ -185,6 +190,15 @@ class Agent:
             "connections": partial(feeds.feed_connections, bus, driver, self._publisher),
             "publisher": self._publisher.run,
             "heartbeat": partial(every, self._settings.heartbeat_s, self._beat),
+        }
+
+    def _kernel_log_loop(self) -> dict[str, Loop]:
+        if self._kernel_log is None:
+            return {}
+        return {
+            "kernel-log": partial(
+                feeds.feed_kernel_log, self._kernel_log, lambda: (self.engine.cards or {}).values(), self._box
+            )
         }
 
     async def leave(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
 from sublet.model.errors import BadRequest
@@ -29,6 +30,9 @@ class Settings:
     """Path of the inventory, for `cards` = file."""
     signals: str = ""
     """Path of the signal file, for `cards` = file; none = no signals."""
+    kmsg: str = "auto"
+    """The kernel's log: path of a file or FIFO of the same records, none, or auto = /dev/kmsg except for
+    `cards` = file."""
     kubelet_dir: str = "/var/lib/kubelet"
     cdi_dir: str = "/var/run/cdi"
     vendor_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
@@ -58,6 +62,13 @@ class Settings:
     """Where the device nodes lie, seen from the agent."""
     list_debounce_s: float = 0.2
     """Every list makes the kubelet write its checkpoint, so changes in quick succession become one."""
+
+    @property
+    def kernel_log(self) -> Path | None:
+        """Where `kmsg` is read; a simulated node must not hear of the real machine's cards."""
+        if self.kmsg == "none" or (self.kmsg == "auto" and self.cards is Source.FILE):
+            return None
+        return Path("/dev/kmsg" if self.kmsg == "auto" else self.kmsg)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:

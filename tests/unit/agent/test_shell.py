@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sublet_agent.core.bucket import BURST
 from sublet_agent.core.edits import Edits, Injection, Node
 from sublet_agent.core.record import Record, record_in, record_out
 from sublet_agent.settings import Settings
@@ -23,6 +24,7 @@ from sublet.model.card import Inventory
 from sublet.model.errors import BadRequest
 from sublet.model.health import Action, OpenReason, SignalKind
 from sublet.model.ids import CardId, DecisionId, PodUid
+from sublet.model.level import SUPPRESSED
 from sublet.wire.health import signal_in
 from sublet.wire.node import inventory_in
 from tests.unit.agent.words import NODE, POD, SLOT, UID, A, B, verdict
@@ -183,6 +185,42 @@ async def test_a_full_box_counts_repetitions_on_and_reports_what_it_dropped() ->
         signals.put(xid(code))
     assert signals.dropped == 1
     assert await sent(bus, signals, 3) == [(2, 1), (79, 3), (5, 1)]
+
+
+async def test_what_a_full_box_dropped_is_told_by_its_number_once_the_bus_is_back() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=3)
+    for code in (1, 2, 3, 4, 5):
+        signals.put(xid(code))
+    messages = bus.subscribe(subjects.SIGNALS_STREAM, [subjects.pattern(subjects.SIGNAL)], since=0)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        sending = group.create_task(signals.run())
+        found = [signal_in((await anext(messages)).body) for _ in range(4)]
+        sending.cancel()
+    await messages.aclose()
+    assert [signal.code or (signal.name, signal.value, signal.count) for signal in found] == [
+        *(3, 4, 5, (SUPPRESSED, "2", 2)),
+    ]
+
+
+async def test_what_came_too_fast_is_sent_when_it_is_due() -> None:
+    bus, now_s = MemoryBus(LAYOUT), [0.0]
+    signals = SignalBox(
+        bus, node=NODE, boot_id="b1", epoch="e1", unix_ms=lambda: 1, clock=lambda: now_s[0], limit=100
+    )
+    for _ in range(BURST + 5):
+        signals.put(xid(31))
+    now_s[0] = 60.0
+    assert await sent(bus, signals, BURST + 1) == [*[(31, 1)] * BURST, (31, 5)]
+
+
+async def test_every_level_is_told_again_when_the_bus_may_have_lost_it() -> None:
+    bus = MemoryBus(LAYOUT)
+    signals = box(bus, limit=20)
+    for value in ("true", "true"):
+        signals.put(Observation(card=A, kind=SignalKind.LEVEL, name="power_brake", value=value))
+    Announcer(signals, boot_id="b1", driver=lambda: "").announce(())
+    assert await told(bus, signals, 3) == ["true", SignalKind.BOOT, "true"]
 
 
 async def test_signals_wait_for_the_bus_in_order() -> None:

@@ -136,6 +136,10 @@ class Engine:
             boot_id=self.config.boot_id,
         )
 
+    def is_given(self, card: CardId) -> bool:
+        """Whether a container was prepared with `card` and is not known to have ended."""
+        return any(card in record.cards for record in self.records.values())
+
     @property
     def held(self) -> frozenset[SlotId] | None:
         """Slots that somebody holds or was just given; None while the checkpoint is not readable."""

@@ -1,13 +1,19 @@
 """What the engine hears of cards, verdicts and the ledger; each feed runs for ever and survives the bus."""
 
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 
 import structlog
 
 from sublet.bus.port import Bus, Deleted, Reset, Synced, Upserted
-from sublet.cards.port import CardSource
+from sublet.cards.kernellog import KernelLog
+from sublet.cards.port import CardSource, Observation
 from sublet.contract import subjects
+from sublet.contract.kernelline import place
+from sublet.model.card import Card
 from sublet.model.errors import BadRequest, NotFound, Unavailable
+from sublet.model.health import SignalKind
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NodeLedger
 from sublet.wire.health import verdict_in
@@ -52,6 +58,20 @@ async def feed_signals(source: CardSource, box: SignalBox) -> None:
     async with aclosing(source.signals()) as signals:
         async for observation in signals:
             box.put(observation)
+
+
+async def feed_kernel_log(kernel_log: KernelLog, cards: Callable[[], Iterable[Card]], box: SignalBox) -> None:
+    """A line names a card by where it sits; where none of ours sits, healthd may know more."""
+    async with aclosing(kernel_log.signals()) as signals:
+        async for observation in signals:
+            box.put(replace(observation, card=_sitting_at(observation, cards())))
+
+
+def _sitting_at(observation: Observation, cards: Iterable[Card]) -> CardId | None:
+    """None also for what is said of a switch."""
+    if observation.kind is not SignalKind.XID:
+        return None
+    return next((card.id for card in cards if card.pci and place(card.pci) == observation.pci), None)
 
 
 async def feed_verdicts(bus: Bus, node: NodeName, driver: Driver) -> None:

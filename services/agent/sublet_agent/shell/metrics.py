@@ -55,6 +55,9 @@ class _Scrape(Collector):
         yield _gauge(names.SIGNALS_WAITING, "Signals not yet stored on the bus", self._box.waiting)
         yield CounterMetricFamily(names.SIGNALS_SENT, "Signals stored on the bus", self._box.sent)
         yield CounterMetricFamily(
+            names.SIGNALS_FOLDED, "Signals that came too fast and were counted with others", self._box.folded
+        )
+        yield CounterMetricFamily(
             names.SIGNALS_DROPPED, "Signals given up because the box was full", self._box.dropped
         )
 
