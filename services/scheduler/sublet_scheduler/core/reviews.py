@@ -4,24 +4,26 @@ A pod has no UID here and often no name; the decision id names the promise until
 was promised to a pod that never appears expires.
 """
 
+from itertools import takewhile
+
 from sublet.model.claim import PodAsk
 from sublet.model.ids import DecisionId
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason, Refusal, RefusalCode
 from sublet_scheduler.core.effects import Announce, Answer
 from sublet_scheduler.core.events import ReviewAsked
-from sublet_scheduler.core.state import State
-
 from sublet_scheduler.core.holds import Holds
-
+from sublet_scheduler.core.state import State
 from sublet_scheduler.core.waiting import Waiting, newest
+
+
 class Reviews:
     def __init__(self, state: State, waiting: Waiting, holds: Holds) -> None:
         self._state = state
-
-    def answer(self, asked: ReviewAsked, now: float) -> None:
         self._waiting = waiting
         self._holds = holds
+
+    def answer(self, asked: ReviewAsked, now: float) -> None:
         state = self._state
         id_ = asked.known or asked.decision
         if asked.known is not None:
@@ -48,10 +50,10 @@ class Reviews:
             outcome: Placement | NoRoom = _only(Reason.UNDECIDED)
         elif asked.foreign_gates:
             outcome = _only(Reason.FOREIGN_GATE)
+        elif state.dirty and not ask.node_name and self._waiting.anybody_ahead(ask):
+            outcome = _only(Reason.QUEUED)
         else:
             outcome = state.placer.place(
-        elif state.dirty and self._waiting.anybody_ahead(ask):
-            outcome = _only(Reason.QUEUED)
                 ask,
                 now=now,
                 avoid=lambda node: state.objection(ask.pod, id_, ask.owner, node, now),
@@ -66,8 +68,8 @@ class Reviews:
         return outcome
 
     def expire(self, now: float) -> None:
-        late = [id_ for id_, one in self._state.reservations.items() if one.until <= now]
-        for id_ in late:
+        late = takewhile(lambda one: one[1].until <= now, self._state.reservations.items())
+        for id_ in [id_ for id_, _ in late]:  # all live equally long, so the oldest come first
             self._state.unreserve(id_)
 
 
