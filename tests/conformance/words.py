@@ -45,7 +45,7 @@ def claimed(pod: Json, options: Options = ALL) -> dict[str, Claimed]:
 
 def _claimed(claim: Mapping[str, Any]) -> Claimed:
     percent = claim["memoryPercent"]
-    memory = claim["memoryMiB"] if percent is None else Fraction(percent)
+    memory = claim["memoryMiB"] if percent is None else Fraction(str(percent))
     return (claim["cards"], memory, claim["corePercent"], claim["exclusive"])
 
 

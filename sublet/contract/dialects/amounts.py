@@ -77,16 +77,11 @@ def missing(container: ContainerSpec, names: Sequence[str], rule: str, hint: str
     )
 
 
-def is_text(value: object) -> bool:
-    """The API server stores text alone in annotations; a file may say anything."""
-    return isinstance(value, str)
-
-
-def bad_annotation(key: str, value: object, allowed: str) -> Refusal:
+def bad_annotation(key: str, value: str, allowed: str) -> Refusal:
     return Refusal(
         code=RefusalCode.BAD_ANNOTATION,
-        message=f"annotation {key}={str(value)[:80]!r} is not understood",
-        hint=f"Write {allowed}" if is_text(value) else f"Put the value in quotes: {allowed}",
+        message=f"annotation {key}={value[:80]!r} is not understood",
+        hint=f"Write {allowed}",
     )
 
 

@@ -10,7 +10,6 @@ from sublet.contract import keys, podspec
 from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
-    is_text,
     not_yet,
     read_amounts,
     units_of,
@@ -85,8 +84,6 @@ class Hami(Dialect):
         for key, value in sorted(podspec.annotations(pod).items()):
             if key not in ANNOTATIONS:
                 continue
-            if not is_text(value):
-                return bad_annotation(key, value, "text")
             if not value.strip(" ,"):
                 continue  # as with HAMi: no constraint
             found = _wish(key, value)

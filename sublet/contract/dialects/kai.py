@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from sublet.contract import podspec
-from sublet.contract.dialects.amounts import CARDS, MIB, Unit, bad_annotation, is_text
+from sublet.contract.dialects.amounts import CARDS, MIB, Unit, bad_annotation
 from sublet.contract.dialects.interface import Decided, Dialect, Options, Placed
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.contract.quantity import whole_number
@@ -109,14 +109,14 @@ def _contradiction(container: ContainerSpec, annotations: Mapping[str, str]) -> 
 def _whole(annotations: Mapping[str, str], key: str, unit: Unit) -> int | Refusal:
     value = annotations[key]
     found = whole_number(value, key=key, unit=unit.name, most=unit.most)
-    if isinstance(found, Refusal) or not is_text(value):
+    if isinstance(found, Refusal):
         return bad_annotation(key, value, f"a whole number of {unit.name} such as '2'")
     return found
 
 
 def _percent(annotations: Mapping[str, str]) -> Fraction | Refusal:
     value = annotations[FRACTION]
-    fraction = Fraction(value) if is_text(value) and _FRACTION.fullmatch(value) else Fraction(0)
+    fraction = Fraction(value) if _FRACTION.fullmatch(value) else Fraction(0)
     if not fraction:
         return bad_annotation(FRACTION, value, "a decimal fraction between 0 and 1 such as '0.5'")
     return fraction * 100

@@ -9,7 +9,6 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_amount,
     bad_annotation,
-    is_text,
     missing,
     read_amounts,
     units_of,
@@ -94,8 +93,8 @@ def _core_limit(pod: Json) -> int | Refusal | None:
     value = podspec.annotations(pod).get(CORE_LIMIT)
     if value is None:
         return None
-    found = whole_number(value, key=CORE_LIMIT, unit="percent") if is_text(value) else None
-    if not isinstance(found, int):
+    found = whole_number(value, key=CORE_LIMIT, unit="percent")
+    if isinstance(found, Refusal):
         return bad_annotation(CORE_LIMIT, value, "a whole number of percent such as '50'")
     return min(100, found)
 

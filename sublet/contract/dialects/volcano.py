@@ -12,7 +12,6 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
     conflict,
-    is_text,
     not_yet,
     read_amounts,
     units_of,
@@ -96,8 +95,6 @@ class Volcano(Dialect):
         for key, value in sorted(podspec.annotations(pod).items()):
             if key not in (*CARD_LISTS, MODE, GROUP_POLICY):
                 continue
-            if not is_text(value):
-                return bad_annotation(key, value, "text")
             if key in CARD_LISTS and value.strip(" ,"):
                 wishes[CARD_LISTS[key]] = value
             elif key == MODE and value not in ("", "hami-core"):

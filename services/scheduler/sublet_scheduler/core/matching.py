@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from sublet.contract import keys
 from sublet.model.claim import PodAsk, Requirement
 from sublet.model.ids import NodeName
 from sublet.model.reasons import Reason
@@ -56,7 +57,9 @@ def _missing_total(node: NodeState, ask: PodAsk) -> Reason | None:
     if not any(card.open for card in node.cards.values()):
         return None  # then the totals are gone with the cards, which say why
     shown = node.facts.allocatable if node.facts else {}
-    return None if all(shown.get(name) for name in ask.resources) else Reason.NODE_NOT_PREPARED
+    # there is a total of every resource but of profiles, of which a node has those of its partitions
+    wanted = (name for name in ask.resources if not name.startswith(keys.NVIDIA_MIG_PREFIX))
+    return None if all(name in shown for name in wanted) else Reason.NODE_NOT_PREPARED
 
 
 def totals_lag(node: NodeState, ask: PodAsk) -> bool:

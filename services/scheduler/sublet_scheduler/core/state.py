@@ -15,8 +15,9 @@ from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.candidates import Candidates, Policies
 from sublet_scheduler.core.effects import Effect
-from sublet_scheduler.core.fleet import Fleet
+from sublet_scheduler.core.fleet import Fleet, counted_grants
 from sublet_scheduler.core.ledgers import Ledgers
+from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.records import (
@@ -64,7 +65,10 @@ class State:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.fleet = Fleet()
-        self.placer = Placer(self.fleet, rules.policies, rules.fresh_s, Candidates(self.fleet))
+        self.limits = Limits()
+        self.placer = Placer(
+            self.fleet, rules.policies, rules.fresh_s, Candidates(self.fleet), limits=self.limits
+        )
         self.records: dict[PodUid, PodRecord] = {}
         self.reservations: dict[DecisionId, Reservation] = {}
         self.ledgers = Ledgers()
@@ -79,6 +83,7 @@ class State:
         self.term = 0
         self.pods_listed = False
         self.nodes_listed = False
+        self.quotas_listed = False
         self.ledger_listed = False
         self.ledger_complete = False
         """What the ledger does not say is not so; otherwise it is unknown."""
@@ -98,7 +103,8 @@ class State:
 
     def cards(self, node: NodeName) -> dict[CardId, Card]:
         state = self.fleet.nodes.get(node)
-        return {card.id: card for card in state.inventory.cards} if state and state.inventory else {}
+        cards = state.inventory.cards if state and state.inventory else ()
+        return {one.id: one for card in cards for one in (card, *card.offered)}
 
     def on_node(self, node: NodeName) -> Iterator[PodRecord]:
         state = self.fleet.nodes.get(node)
@@ -282,13 +288,20 @@ class State:
     def _book(
         self, key: str, node: NodeName, ref: PodRef, ask: PodAsk | None, grants: Iterable[LedgerGrant]
     ) -> None:
-        self.fleet.book(node, key, booking_of(ref, ask, tuple(grants)))
+        booking = booking_of(ref, ask, tuple(grants))
+        self.fleet.book(node, key, booking)
+        self.limits.hold(ref.namespace, key, counted_grants(booking.held))
         if ask:
             self.fleet.host(node, key, host_use(ask))
-        self.totals_dirty.add(node)
+        if self.fleet.node(node).closed:  # else its cards count whatever they hold
+            self.totals_dirty.add(node)
 
     def _unbook(self, key: str, node: NodeName) -> None:
+        booking = self.fleet.node(node).bookings.get(key)
+        if booking:
+            self.limits.free(booking.ref.namespace, key)
         self.fleet.unbook(node, key)
         self.fleet.host(node, key, None)
-        self.totals_dirty.add(node)
+        if self.fleet.node(node).closed:  # else its cards count whatever they hold
+            self.totals_dirty.add(node)
         self.dirty = True

@@ -18,7 +18,7 @@ class Cards:
 
     def of(self, placement: Placement) -> dict[CardId, Card]:
         """The cards of a placement; one whose inventory is not there yet as its grant describes it."""
-        known = {card.id: card for card in self._nodes.get(placement.node, ())}
+        known = {one.id: one for card in self._nodes.get(placement.node, ()) for one in card.offered}
         return {
             grant.card: known.get(grant.card) or Card(id=grant.card, index=grant.index)
             for grants in placement.containers.values()
