@@ -13,6 +13,7 @@ from sublet_scheduler.core.events import (
     NodeSeen,
     NodesListed,
     PodsListed,
+    QuotasListed,
     ReviewAsked,
 )
 from sublet_scheduler.core.facts import NodeFacts
@@ -75,7 +76,7 @@ class Cluster:
         self._ids = 0
         for at in range(nodes):
             self._add(NodeName(f"node-{at:05d}"))
-        for event in (NodesListed(), PodsListed(), LedgerListed(1, complete=True)):
+        for event in (NodesListed(), QuotasListed(), PodsListed(), LedgerListed(1, complete=True)):
             self.engine.handle(event, now=NOW)
         if fill:
             self._fill()

@@ -82,6 +82,11 @@ RESERVED_ANNOTATIONS = frozenset({DECISION, WAITING})
 
 # namespaces and nodes
 MANAGE_LABEL = f"{PREFIX}manage"
+LIMIT_PREFIX = "limits."
+LIMIT_CARDS = f"{LIMIT_PREFIX}{GPU}"
+LIMIT_MEMORY = f"{LIMIT_PREFIX}{GPU_MEMORY}"
+LIMIT_CORE = f"{LIMIT_PREFIX}{GPU_CORE}"
+"""In a ResourceQuota's spec.hard: what the pods of its namespace may hold, over all cards of their claims."""
 CARDS_LABEL = f"{PREFIX}cards"
 HEALTH_ANNOTATION = f"{PREFIX}cards-health"
 RELEASE_REQUESTED = f"{PREFIX}release-requested"

@@ -45,6 +45,7 @@ class Reason(StrEnum):
     # the queue
     KEPT = "Kept"
     QUEUED = "Queued"
+    NAMESPACE_LIMIT = "NamespaceLimit"
 
 
 class RefusalCode(StrEnum):
@@ -114,6 +115,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.FOREIGN_GATE: Explanation("another controller holds the pod", "nothing: it is decided when ours is the last gate"),
     Reason.KEPT: Explanation("the card would do, and is kept for a pod that is ahead in the queue", "wait, or raise the pod's priority"),
     Reason.QUEUED: Explanation("pods that wait already are tried first", "nothing: it is decided in its turn"),
+    Reason.NAMESPACE_LIMIT: Explanation("a quota of the namespace does not allow as much of cards", "wait until pods of the namespace end, ask for less, or raise the quota"),
     Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
 }  # fmt: skip
 

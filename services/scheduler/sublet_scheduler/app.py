@@ -38,6 +38,7 @@ from sublet_scheduler.shell.podfacts import PodReader
 from sublet_scheduler.shell.podpatches import PodPatches
 from sublet_scheduler.shell.pods import Pods
 from sublet_scheduler.shell.publishing import Publishing
+from sublet_scheduler.shell.quotas import Quotas
 from sublet_scheduler.shell.readiness import Readiness
 from sublet_scheduler.shell.secret import decision_key
 from sublet_scheduler.shell.stuckpin import StuckPins
@@ -123,6 +124,7 @@ async def _run(
     namespaces = Namespaces(kube, manage_all=settings.manage_all)
     pods = Pods(kube, reader, driver.submit)
     nodes = Nodes(kube, options, driver.submit)
+    quotas = Quotas(kube, driver.submit)
     feeds = Feeds(bus, driver.submit, cards, dropped=metrics.dropped, unix_ms=unix_ms)
     ledger = Ledger(
         bus,
@@ -153,6 +155,7 @@ async def _run(
     )
     ready.need("pods are not listed yet", lambda: pods.listed)
     ready.need("nodes are not listed yet", lambda: nodes.listed)
+    ready.need("quotas are not listed yet", lambda: quotas.listed)
     ready.need("namespaces are not listed yet", lambda: namespaces.listed)
     ready.need("the webhook configuration does not trust our certificate yet", lambda: certificates.trusted)
     webhook = await held.enter_async_context(AsyncExitStack())
@@ -173,6 +176,7 @@ async def _run(
         "namespaces": namespaces.run,
         "pods": pods.run,
         "nodes": nodes.run,
+        "quotas": quotas.run,
         "dra": partial(follow_dra, kube, driver.submit, every_s=settings.reconcile_s),
         "inventories": feeds.follow_nodes,
         "verdicts": feeds.follow_verdicts,

@@ -11,6 +11,7 @@ from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.facts import NodeFacts, PodFacts
+from sublet_scheduler.core.limits import Quota
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.state import Rules
 from sublet_scheduler.core.totals import WRITTEN
@@ -34,6 +35,7 @@ class World:
     pods: dict[PodUid, PodFacts] = field(default_factory=dict)
     nodes: dict[NodeName, NodeFacts] = field(default_factory=dict)
     inventories: dict[NodeName, tuple[Card, ...]] = field(default_factory=dict)
+    quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
     released: dict[PodUid, Placement] = field(default_factory=dict)
     log: list[ef.Effect] = field(default_factory=list)
     hold_writes: bool = False
@@ -66,6 +68,9 @@ class World:
         for node in self.nodes.values():
             self.send(ev.NodeSeen(node))
         self.send(ev.NodesListed())
+        for (namespace, _), quota in self.quotas.items():
+            self.send(ev.QuotaSeen(namespace, quota))
+        self.send(ev.QuotasListed())
         for name, held in self.inventories.items():
             self._agent_speaks(name, held)
         for pod in list(self.pods.values()):
@@ -100,6 +105,11 @@ class World:
         self.inventories[node] = held
         self.send(ev.NodeSeen(self.nodes[node]))
         self._agent_speaks(node, held)
+        self.settle()
+
+    def quota(self, name: str, *, namespace: str = "default", **most: int) -> None:
+        self.quotas[namespace, name] = Quota(name=name, **most)
+        self.send(ev.QuotaSeen(namespace, self.quotas[namespace, name]))
         self.settle()
 
     def _agent_speaks(self, node: NodeName, held: tuple[Card, ...]) -> None:

@@ -122,14 +122,18 @@ def plan_on(
 def plan_of(
     node: NodeName, ask: PodAsk, leaving: Iterable[str], containers: Mapping[str, tuple[CardGrant, ...]]
 ) -> Plan:
-    counted = [grant for one in ask.claims if not one.heir for grant in containers[one.container]]
     return Plan(
         node=node,
         leaving=frozenset(leaving),
         containers=containers,
-        grants=tuple(counted),
+        grants=counted(ask, containers),
         host=HostUse(cpu_milli=ask.cpu_milli, memory_mib=ask.memory_mib, resources=ask.resources),
     )
+
+
+def counted(ask: PodAsk, containers: Mapping[str, tuple[CardGrant, ...]]) -> tuple[CardGrant, ...]:
+    """All grants but those of init containers whose heir is counted instead."""
+    return tuple(grant for one in ask.claims if not one.heir for grant in containers[one.container])
 
 
 def cost(plan: Plan, leavers: Leavers) -> tuple[int, int, tuple[int, ...], float, NodeName]:

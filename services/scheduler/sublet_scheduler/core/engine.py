@@ -99,6 +99,15 @@ class Engine:
             case ev.NodesListed():
                 state.nodes_listed = True
                 self._merge(now)
+            case ev.QuotaSeen(namespace, quota):
+                state.limits.set(namespace, quota)
+                state.dirty = True
+            case ev.QuotaGone(namespace, quota_name):
+                state.limits.remove(namespace, quota_name)
+                state.dirty = True
+            case ev.QuotasListed():
+                state.quotas_listed = True
+                self._merge(now)
             case ev.InventorySeen(inventory):
                 self._inventory_seen(inventory, now)
             case ev.InventoryGone(node):
@@ -250,7 +259,8 @@ class Engine:
     def _merge(self, now: float) -> None:
         """Bring pods and ledger together, once all of both are known."""
         state = self.state
-        if state.merged or not (state.pods_listed and state.nodes_listed and state.ledger_listed):
+        listed = state.pods_listed and state.nodes_listed and state.quotas_listed and state.ledger_listed
+        if state.merged or not listed:
             return
         state.merged = True
         for entry in list(state.ledgers.seen.values()):

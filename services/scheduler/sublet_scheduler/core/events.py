@@ -8,6 +8,7 @@ from sublet.model.health import Verdict
 from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import NodeLedger, Occupancy
 from sublet_scheduler.core.facts import NodeFacts, PodFacts
+from sublet_scheduler.core.limits import Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,25 @@ class PodsListed:
 @dataclass(frozen=True, slots=True)
 class NodesListed:
     """The first complete list of nodes was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSeen:
+    """What a namespace may hold, by one of its quotas."""
+
+    namespace: str
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaGone:
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasListed:
+    """The first complete list of quotas was delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +212,9 @@ Event = (
     | PodGone
     | PodsListed
     | NodesListed
+    | QuotaSeen
+    | QuotaGone
+    | QuotasListed
     | InventorySeen
     | InventoryGone
     | HeartbeatSeen

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
@@ -10,9 +10,10 @@ from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import Assigned, assign, grants_of
 from sublet_scheduler.core.candidates import Candidates, Policies, Shape, counted_objections
-from sublet_scheduler.core.clearing import Plan, beside
+from sublet_scheduler.core.clearing import Plan, beside, counted
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.larger import larger_than_any
+from sublet_scheduler.core.limits import Amount, Limits
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
 
 Avoid = Callable[[NodeName], Reason | None]
@@ -31,6 +32,7 @@ class Placer:
     defaults: Policies
     fresh_s: float
     candidates: Candidates
+    limits: Limits = field(default_factory=Limits)
     tries: int = 0
     """How often a place was sought."""
 
@@ -39,13 +41,21 @@ class Placer:
     ) -> Placement | NoRoom:
         self.tries += 1
         shape, named = self.shape(ask)
+        over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
+        if over:
+            return _over_limit(over)
         for real in self._in_order(shape, named):
             node = seen_past(real, kept)
             if avoid(node.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
             assigned = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
             if isinstance(assigned, Assigned) and not totals_lag(node, ask):
-                return Placement(node=node.name, containers=grants_of(assigned, shape.asked))
+                containers = grants_of(assigned, shape.asked)
+                over = self.limits.against(ask.pod.namespace, Amount.of(counted(ask, containers)))
+                if not over:
+                    return Placement(node=node.name, containers=containers)
+        if over:
+            return _over_limit(over)
         return self._no_room(ask, shape, now=now, avoid=avoid, kept=kept)
 
     def shape(self, ask: PodAsk) -> tuple[Shape, NodeName | None]:
@@ -91,6 +101,11 @@ def seen_past(node: NodeState, kept: Kept) -> NodeState:
     for plan in kept.get(node.name, ()):
         node = beside(node, plan)
     return node
+
+
+def _over_limit(over: str) -> NoRoom:
+    reason = Reason.NAMESPACE_LIMIT
+    return NoRoom(reasons={reason: 1}, message=f"{over} (1 {reason}); {EXPLANATIONS[reason].way_out}")
 
 
 def _sentence(reasons: dict[Reason, int], larger: str) -> str:

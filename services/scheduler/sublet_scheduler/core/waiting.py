@@ -14,8 +14,8 @@ from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import State
 from sublet_scheduler.core.telling import announce, explain
 
-HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE})
-"""Reasons for which no place is kept: nobody's leaving would help."""
+HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE, Reason.NAMESPACE_LIMIT})
+"""Reasons for which no place is kept: the node's pods are not what is in the way."""
 
 
 class Waiting:
@@ -59,7 +59,11 @@ class Waiting:
         state, ask = self._state, pod.ask
         if ask is None:
             return
-        alike = (ask.claims, repr(ask.wishes), ask.cpu_milli, ask.memory_mib, ask.node_name, ask.owner)
+        namespace = ask.pod.namespace if ask.pod.namespace in state.limits.quotas else ""
+        alike = (
+            (ask.claims, repr(ask.wishes), ask.cpu_milli, ask.memory_mib, ask.node_name, ask.owner),
+            namespace,
+        )
         apart = record.ref in state.refs
         outcome: Placement | NoRoom | None = None if apart else failed.get(alike)
         if outcome is None:

@@ -1,0 +1,50 @@
+"""The queue and the namespaces' quotas, from the API server to the ledger."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sublet.bus.layout import LAYOUT
+from sublet.bus.memory import MemoryBus
+from sublet.contract import keys
+from sublet.kube.kind import RESOURCE_QUOTAS
+from sublet.kube.port import MergePatch
+from tests.builders import cards, container, pod
+from tests.integration.schedulerstage import Stage, stage
+
+
+@pytest.fixture
+async def on() -> AsyncIterator[Stage]:
+    async with stage(MemoryBus(LAYOUT)) as built:
+        yield built
+
+
+async def test_what_waits_is_served_by_priority_and_then_by_age(on: Stage) -> None:
+    await on.add_node("n1", *cards("n1", 1))
+    async with on.scheduler():
+        await on.until_totals("n1")
+        await on.create(pod("first", container(gpu=1)))
+        await on.released("first")
+        await on.create(pod("older", container(gpu=1)))
+        await on.create(pod("higher", container(gpu=1), priority=100))
+        await on.delete("first")
+        await on.released("higher")
+        assert on.is_gated("older")
+        await on.delete("higher")
+        await on.released("older")
+
+
+async def test_a_quota_holds_a_pod_with_the_numbers_until_it_is_raised(on: Stage) -> None:
+    await on.add_node("n1", *cards("n1", 2))
+    meta = {"name": "cards", "namespace": "default"}
+    await on.kube.create(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": {keys.LIMIT_MEMORY: "5000"}}})
+    async with on.scheduler():
+        await on.until_totals("n1")
+        held = await on.create(pod("two", container(gpu=2, gpu_memory=3000)))
+        waiting = held["metadata"]["annotations"][keys.WAITING]
+        assert "allows 5000 MiB of card memory: 0 are held and 6000 are asked for" in waiting
+        await on.create(pod("small", container(gpu_memory=5000)))
+        await on.released("small")
+        raised = MergePatch({"spec": {"hard": {keys.LIMIT_MEMORY: "11k"}}})
+        await on.kube.patch(RESOURCE_QUOTAS, "cards", raised, namespace="default")
+        await on.released("two")
