@@ -63,6 +63,12 @@ async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
     )
 
 
+async def read_verdicts(bus: Bus) -> list[Verdict]:
+    """All verdicts by node, then card; raises Unavailable where the bus does not answer."""
+    entries = await _entries(bus, subjects.VERDICTS_BUCKET)
+    return sorted((verdict_in(one.value) for one in entries.values()), key=lambda one: (one.node, one.card))
+
+
 async def _entries(bus: Bus, bucket: str) -> dict[str, Entry]:
     try:
         return await bus.entries(bucket, within_s=READ_WITHIN_S)

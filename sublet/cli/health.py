@@ -1,72 +1,111 @@
-"""`sublet health replay`: what healthd would have judged of a file of observations."""
+"""`sublet health`: how each card is, why, since when, and what to do about it."""
+
+from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from dataclasses import replace
+import asyncio
 from typing import Any
 
-from sublet_healthd.core.policy import Policy
-from sublet_healthd.core.policyfile import parse_policy, shipped_policy
-from sublet_healthd.core.replay import replay
-
+from sublet.cli import healthhistory, healthmanual, healthpolicy, healthreplay, reaching
 from sublet.cli.commands import Commands
-from sublet.cli.document import read_text
-from sublet.cli.errors import Unreadable
-from sublet.cli.output import add_output, print_line, print_table
-from sublet.model.errors import BadRequest
-from sublet.model.health import Mode
+from sublet.cli.output import add_output, print_json, print_table
+from sublet.model.health import Hold, Verdict
 
-COLUMNS = ("T", "NODE", "CARD", "FROM", "TO", "KUBELET", "REASONS", "ACTION", "NOT DONE", "RULE")
+COLUMNS = ("NODE", "CARD", "STATE", "REASONS", "SINCE", "ACTION", "VERDICT AGE", "NOTES")
+ACTIONS = (healthhistory, healthmanual, healthpolicy, healthreplay)
 
 
 def register(commands: Commands) -> None:
-    parser = commands.add_parser("health", help="judge card health (offline)", description=__doc__)
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    parser = actions.add_parser("replay", help="judge a file of observations", description=__doc__)
-    parser.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help="JSON lines; - is standard input"
-    )
-    parser.add_argument("--policy", metavar="FILE", help="instead of the shipped policy")
-    parser.add_argument("--mode", choices=tuple(mode.value for mode in Mode), default=Mode.ENFORCE.value)
+    parser = commands.add_parser("health", help="how cards are, and why", description=__doc__)
+    reaching.add_nats(parser)
     add_output(parser)
     parser.set_defaults(run=run)
+    actions = parser.add_subparsers(metavar="ACTION")
+    for action in ACTIONS:
+        action.register(actions)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    policy = replace(_policy(arguments.policy), mode=Mode(arguments.mode))
-    lines = read_text(arguments.filename).splitlines()
-    try:
-        changes = list(replay(policy, lines))
-    except BadRequest as error:
-        raise Unreadable(str(error), source=arguments.filename) from None
+    from sublet.runtime.clock import unix_ms
+
+    verdicts = asyncio.run(_read(arguments))
+    now_ms = unix_ms()
     if arguments.output == "json":
-        for change in changes:
-            print_line(change)
+        print_json([document(verdict, now_ms=now_ms) for verdict in verdicts])
     else:
-        print_table(COLUMNS, [_row(change) for change in changes])
+        print_table(COLUMNS, [_row(verdict, now_ms=now_ms) for verdict in verdicts])
     return 0
 
 
-def _policy(source: str | None) -> Policy:
-    if source is None:
-        return shipped_policy()
-    text = read_text(source)
-    try:
-        return parse_policy(text)
-    except BadRequest as error:
-        raise Unreadable(str(error), source=source) from None
+async def _read(arguments: argparse.Namespace) -> list[Verdict]:
+    from sublet.cli.cluster import read_verdicts
+
+    reaching.quiet_log()
+    async with reaching.open_bus(arguments) as bus:
+        return await read_verdicts(bus)
 
 
-def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
+def document(verdict: Verdict, *, now_ms: int) -> dict[str, Any]:
+    from sublet.wire.judged import rfc3339
+
+    return {
+        "node": verdict.node,
+        "card": verdict.card,
+        "state": verdict.state.value,
+        "schedulable": verdict.schedulable,
+        "kubelet": "Unhealthy" if verdict.withheld else "Healthy",
+        "reasons": [
+            {
+                "code": reason.id,
+                "class": reason.klass,
+                "count": reason.count,
+                "clearsOn": reason.clears_on,
+                "firstSeen": rfc3339(reason.first_seen_ms),
+                "lastSeen": rfc3339(reason.last_seen_ms),
+            }
+            for reason in verdict.reasons
+        ],
+        "since": rfc3339(verdict.since_ms),
+        "action": verdict.action.value,
+        "notDone": verdict.not_done,
+        "breaker": verdict.breaker,
+        "hold": _held(verdict.hold),
+        "policy": verdict.policy,
+        "rule": verdict.rule,
+        "sequence": verdict.seq,
+        "verdictAgeSeconds": max(0, now_ms - verdict.at_ms) // 1000,
+    }
+
+
+def _held(hold: Hold | None) -> dict[str, Any] | None:
+    from sublet.wire.judged import rfc3339
+
+    if hold is None:
+        return None
+    return {"by": hold.by, "note": hold.note, "until": rfc3339(hold.until_ms) if hold.until_ms else None}
+
+
+def _row(verdict: Verdict, *, now_ms: int) -> tuple[str, ...]:
+    notes = [f"held by {verdict.hold.by}: {verdict.hold.note}"] if verdict.hold else []
+    notes += [f"breaker {verdict.breaker}"] if verdict.breaker else []
+    notes += [f"not done: {verdict.not_done}"] if verdict.not_done else []
     return (
-        str(change["t"]),
-        change["node"],
-        change["card"],
-        change["from"],
-        change["to"],
-        change["kubelet"],
-        ",".join(change["reasons"]) or "-",
-        change["action"],
-        change["notDone"] or "-",
-        change["rule"] or "-",
+        verdict.node,
+        verdict.card,
+        verdict.state.value,
+        ",".join(reason.id for reason in verdict.reasons) or "-",
+        age(now_ms - verdict.since_ms),
+        verdict.action.value,
+        age(now_ms - verdict.at_ms),
+        "; ".join(notes) or "-",
     )
+
+
+def age(ms: int) -> str:
+    """As people say it: the two largest units."""
+    seconds = max(0, ms) // 1000
+    for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size}{unit}{rest}{below}" if rest else f"{seconds // size}{unit}"
+    return f"{seconds}s"

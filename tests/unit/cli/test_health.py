@@ -1,4 +1,4 @@
-"""`sublet health replay`: healthd's judge over a file."""
+"""`sublet health replay` and `policy`: healthd's judge and its table, offline."""
 
 import json
 
@@ -33,3 +33,47 @@ def test_a_bad_line_ends_with_2_and_its_number(sublet: Sublet) -> None:
     ran = sublet("health", "replay", "-f", sublet.file("l.jsonl", "{}\n"), "-o", "json")
     assert (ran.code, ran.out) == (2, "")
     assert "l.jsonl: line 1: " in ran.err
+
+
+def test_a_preset_stands_where_a_policy_file_may_stand(sublet: Sublet) -> None:
+    lines = json.dumps({"t": 0, "node": "n1", "card": "A", "kind": "xid", "code": 109})
+    ran = sublet("health", "replay", "-f", sublet.file("l.jsonl", lines), "--policy", "eks", "-o", "json")
+    assert json.loads(ran.out)["to"] == "condemned"
+    ran = sublet(
+        "health", "replay", "-f", sublet.file("l.jsonl", lines), "--policy", "device-plugin", "-o", "json"
+    )
+    assert json.loads(ran.out)["to"] == "healthy"
+
+
+def test_rows_of_a_policy_are_shown_as_they_are_for_a_model(sublet: Sublet) -> None:
+    own = """
+preset: catalogue
+name: mine
+version: "2"
+products:
+- model: a100
+  xid:
+  - {codes: "94", leave: true, action: reset_gpu, clears_on: reset, differs: we had trouble with it}
+"""
+    path = sublet.file("mine.yaml", own)
+    shown = sublet("health", "policy", "show", "xid:94", "--policy", path, "-o", "json").json
+    assert (shown["policy"], shown["rules"][0]["leave"]) == ("mine/v2", False)
+    shown = sublet(
+        "health", "policy", "show", "xid:94", "--policy", path, "--model", "NVIDIA A100-SXM4", "-o", "json"
+    ).json
+    assert (shown["rules"][0]["leave"], shown["rules"][0]["name"]) == (True, "contained memory error")
+    assert sublet("health", "policy", "lint", "--policy", path).code == 0
+
+
+def test_lint_ends_with_1_where_a_row_differs_silently(sublet: Sublet) -> None:
+    own = (
+        "preset: catalogue\nname: mine\nversion: '1'\nxid:\n- {codes: '48,79', leave: false, action: none}\n"
+    )
+    ran = sublet("health", "policy", "lint", "--policy", sublet.file("mine.yaml", own))
+    assert ran.code == 1
+    assert "xid:48: the vendor says WORKFLOW_XID_48" in ran.out
+    assert "xid:79: action none where the vendor says RESTART_BM" in ran.out
+
+
+def test_a_policy_that_is_neither_a_preset_nor_a_file_ends_with_2(sublet: Sublet) -> None:
+    assert sublet("health", "policy", "lint", "--policy", "favourite").code == 2

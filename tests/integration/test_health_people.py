@@ -1,0 +1,214 @@
+"""What people ask of healthd, and what two of them do together: over deaths, and from the command line."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+
+import pytest
+import pytest_asyncio
+
+from sublet.bus.jetstream import open_bus
+from sublet.bus.layout import LAYOUT
+from sublet.bus.memory import MemoryBus
+from sublet.contract import subjects
+from sublet.demo.apiserver.server import serve_api
+from sublet.demo.natsserver import NatsServer
+from sublet.kube.client import open_client
+from sublet.kube.kind import NAMESPACES
+from sublet.model.health import HealthState, ManualAct, SignalKind
+from sublet.model.ids import CardId, NodeName
+from sublet.runtime.clock import unix_ms
+from sublet.wire.health import manual_out
+from tests.eventually import eventually
+from tests.integration.healthdstage import NODE, A, B, Stage
+
+pytest_plugins = ["tests.natsserver"]
+
+XID = SignalKind.XID
+
+
+@pytest_asyncio.fixture
+async def memory() -> MemoryBus:
+    return MemoryBus(LAYOUT)
+
+
+@pytest_asyncio.fixture
+async def stage(memory: MemoryBus) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as held:
+        api = await held.enter_async_context(serve_api())
+        kube = await held.enter_async_context(open_client(api.access))
+        stage = Stage(bus=memory, api=api, kube=kube)
+        await stage.make_node()
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sublet-system"}}
+        await kube.create(NAMESPACES, namespace)
+        yield stage
+
+
+async def ask(stage: Stage, what: str, card: CardId | None = A, node: NodeName | None = NODE) -> str:
+    """A person's request; returns its id."""
+    stage.numbers += 1
+    act = ManualAct(
+        id=f"a{stage.numbers}",
+        node=node if card else None,
+        card=card,
+        what=what,
+        by="ada",
+        note="fan",
+        at_ms=unix_ms(),
+    )
+    subject = subjects.subject(subjects.MANUAL, act.node, act.card)
+    await stage.bus.publish(subject, manual_out(act), once_id=act.id, within_s=5)
+    return act.id
+
+
+async def told(stage: Stage, card: CardId | None = A, node: NodeName | None = NODE) -> list[tuple[str, str]]:
+    """What audit events say was done, and by whom."""
+    subject = subjects.subject("audit", node if card else None, card)
+    stored = stage.bus.subscribe(subjects.EVENTS_STREAM, [subject], since=0, follow=False)
+    bodies = [json.loads(message.body) async for message in stored]
+    return [(body["what"], body["by"]) for body in bodies]
+
+
+async def until_told(stage: Stage, what: str, card: CardId | None = A, node: NodeName | None = NODE) -> None:
+    subject = subjects.subject("audit", node if card else None, card)
+    async with (
+        asyncio.timeout(5),
+        aclosing(stage.bus.subscribe(subjects.EVENTS_STREAM, [subject], since=0)) as messages,
+    ):
+        async for message in messages:
+            if json.loads(message.body)["what"] == what:
+                return
+
+
+async def until_closed(stage: Stage, card: CardId) -> None:
+    async with asyncio.timeout(5), aclosing(stage.bus.follow(subjects.VERDICTS_BUCKET)) as changes:
+        async for _ in changes:
+            verdict = await stage.verdict(card)
+            if verdict is not None and not verdict.schedulable:
+                return
+
+
+async def test_a_hold_survives_a_restart_and_its_release_brings_the_card_back(stage: Stage) -> None:
+    async with stage.healthd():
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+        await ask(stage, "hold")
+        held = await stage.until_state(HealthState.HELD)
+        assert held.hold is not None
+        assert (held.schedulable, held.hold.by, held.hold.note) == (False, "ada", "fan")
+        assert stage.annotation()[A]["hold"]["by"] == "ada"
+        await until_told(stage, "held")
+    async with stage.healthd():
+        await stage.until_state(HealthState.HELD)
+        await ask(stage, "release")
+        await stage.until_state(HealthState.HEALTHY)
+        await until_told(stage, "released")
+    assert await told(stage) == [("held", "ada"), ("released", "ada")]
+
+
+async def test_a_hold_that_is_asked_while_nobody_judges_is_done_by_the_next_life(stage: Stage) -> None:
+    async with stage.healthd():
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+    await ask(stage, "hold")
+    async with stage.healthd():
+        await stage.until_state(HealthState.HELD)
+
+
+async def test_an_acknowledgement_clears_what_only_a_person_clears_and_says_who(stage: Stage) -> None:
+    async with stage.healthd():
+        await stage.agent_says()
+        await stage.observe(XID, code=54)
+        await stage.until_state(HealthState.CONDEMNED)
+        await ask(stage, "ack")
+        await stage.until_state(HealthState.HEALTHY)
+        await until_told(stage, "acknowledged")
+
+
+async def test_a_request_about_a_card_that_nobody_knows_is_refused_aloud(stage: Stage) -> None:
+    ghost = CardId("GPU-GHOST")
+    async with stage.healthd() as healthd:
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+        await ask(stage, "hold", ghost)
+        await until_told(stage, "manual_refused", ghost)
+        assert await stage.verdict(ghost) is None
+        assert not healthd.life.done()
+
+
+async def test_a_breaker_opened_by_hand_holds_back_survives_a_restart_and_looks_again_when_closed(
+    stage: Stage,
+) -> None:
+    opened = 'sublet_healthd_breaker_state{scope="fleet",state="open"}'
+    async with stage.healthd() as healthd:
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+        await ask(stage, "breaker_open", card=None)
+        await until_told(stage, "breaker_open", card=None)
+        assert await healthd.metric(opened) == 1
+        await stage.observe(XID, code=48)
+        verdict = await stage.until_state(HealthState.CONDEMNED)
+        assert (verdict.schedulable, verdict.not_done, verdict.breaker) == (True, "close", "open")
+        [event] = await stage.messages()
+        assert json.loads(event.body)["breaker"] == {"state": "open"}
+        assert stage.annotation()[A]["breaker"] == "open"
+    async with stage.healthd() as healthd:
+        await stage.observe(XID, B, code=48)
+        verdict = await stage.until_state(HealthState.CONDEMNED, B)
+        assert verdict.schedulable
+        assert await healthd.metric(opened) == 1
+        await ask(stage, "breaker_close", card=None)
+        await until_told(stage, "breaker_closed", card=None)
+        await until_closed(stage, A)
+
+
+async def test_of_two_the_other_takes_over_and_announces_the_recovery_once(stage: Stage) -> None:
+    async with stage.healthd(elect=True) as first:
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+        async with stage.healthd(elect=True) as second:
+            assert (await second.probe("readyz"))[0] == 200
+            await stage.observe(XID, code=48)
+            before = await stage.until_state(HealthState.CONDEMNED)
+            first.life.cancel()
+            await asyncio.wait([first.life])
+            await stage.observe(SignalKind.RESET)
+            after = await stage.until_state(HealthState.HEALTHY)
+            assert after.term == before.term + 1
+            assert not second.life.done()
+    assert [to for _, to, _ in await stage.events()] == ["condemned", "recovering", "healthy"]
+
+
+@pytest.mark.timeout(30)  # three processes start
+async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServer) -> None:
+    async def sublet(*arguments: str) -> str:
+        program = "import sys; from sublet.cli.main import main; sys.exit(main())"
+        command = (sys.executable, "-c", program, "health", *arguments, "--nats", nats_server.url)
+        ran = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await ran.communicate()
+        assert ran.returncode == 0, err.decode()
+        return out.decode()
+
+    async with AsyncExitStack() as held:
+        api = await held.enter_async_context(serve_api())
+        kube = await held.enter_async_context(open_client(api.access))
+        bus = await held.enter_async_context(open_bus(nats_server.url, name="test", layout=LAYOUT))
+        await bus.ensure_layout(LAYOUT, within_s=5)
+        stage = Stage(bus=bus, api=api, kube=kube)
+        await stage.make_node()
+        async with stage.healthd():
+            await stage.agent_says()
+            await stage.until_state(HealthState.HEALTHY)
+            out = await sublet("hold", A, "--note", "fan", "--until", "8h", "--by", "ada")
+            assert out == f"{A}: held by ada\n"
+            await eventually(lambda: A in stage.annotation())
+            [first, *_] = json.loads(await sublet("-o", "json"))
+            assert (first["card"], first["state"], first["hold"]["by"]) == (A, "held", "ada")
+            assert first["hold"]["until"] is not None
+            history = await sublet("history", A)
+            assert "held by ada: fan" in history
+            assert "healthy -> held" in history
