@@ -1,4 +1,4 @@
-"""Laws of all dialects: nothing sayable is lost, both injection modes agree, totals never refuse what fits."""
+"""Laws of all dialects: nothing sayable is lost, injection modes agree, totals never refuse what fits."""
 
 import copy
 import re

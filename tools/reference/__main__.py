@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tools.reference import (
     bus,
     commands,
+    dialects,
     events,
     formats,
     keys,
@@ -22,6 +23,7 @@ FOLDER = ROOT / "docs" / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "bus.md": bus.render,
     "commands.md": commands.render,
+    "dialects.md": dialects.render,
     "events.md": events.render,
     "formats.md": formats.render,
     "health.md": policy.render,

@@ -43,7 +43,7 @@ WISHES: Mapping[str, tuple[tuple[str, ...], str]] = {
     keys.SERVICE_CLASS: (("online", "offline"), "whether the pod may be set aside for others"),
     keys.SAME_CARD: (("a name",), "all pods of the namespace with the same name here share one card"),
     keys.GANG: (("a name",), "place all pods of this name together or none"),
-    keys.GANG_SIZE: (("a number",), "how many pods the gang has"),
+    keys.GANG_SIZE: (("1..10000",), "how many pods with a claim the gang has"),
 }
 WRITTEN = {
     keys.DECISION: (
@@ -51,6 +51,10 @@ WRITTEN = {
         "who got which cards: version, id, pod UID, node, container -> grants, and a MAC",
     ),
     f"{keys.CARDS_PREFIX}<container>": ("annotation", "comma list of the UUIDs of that container's cards"),
+    f"<variable>.env{keys.SUBDOMAINS}<container>": (
+        "annotation",
+        "what the decision makes of a variable of that container's dialect",
+    ),
     keys.WAITING: ("annotation", "why the pod is held"),
     keys.GATE: ("scheduling gate", "holds the pod until its grants are in the ledger"),
     f"{keys.CLAIMED_LABEL}=true": ("label", "the pod claims something of ours"),
@@ -87,7 +91,11 @@ def render() -> str:
         table(("resource", "unit", "means"), ((code(name), *about) for name, about in RESOURCES.items())),
         "## Other systems' resources",
         f'Read in namespaces labelled `{keys.MANAGE_LABEL}: "true"`; `SUBLET_DIALECTS` says which dialects are on.',
-        table(("dialect", "resources", "annotations that its results are written to"), _dialects()),
+        "What each of them is read as: [dialects](dialects.md).",
+        table(
+            ("dialect", "resources", "claiming annotations", "annotations and labels of its results"),
+            _dialects(),
+        ),
         "## Annotations that users write, on pods",
         "An unknown one in our domain is refused by name. One whose feature is not built yet is refused with "
         f"`{RefusalCode.NOT_SUPPORTED_YET}`: none is read and then ignored.",
@@ -104,7 +112,18 @@ def render() -> str:
 
 def _dialects() -> list[tuple[str, ...]]:
     return [
-        (code(one.name), codes(sorted(one.resources)), codes(sorted(one.result_keys)) or "none")
+        (
+            code(one.name),
+            codes((*sorted(one.resources), *(f"{prefix}*" for prefix in one.resource_prefixes))) or "none",
+            codes(sorted(one.claiming_annotations)) or "none",
+            codes(
+                (
+                    *sorted(one.result_keys | set(one.result_labels)),
+                    *(f"{prefix}*" for prefix in one.result_prefixes),
+                )
+            )
+            or "none",
+        )
         for one in dialects.ALL
         if one.name != NATIVE_NAME
     ]
