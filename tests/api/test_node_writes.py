@@ -17,6 +17,7 @@ TOTALS = {"status": {"capacity": {keys.GPU: "32"}, "allocatable": {keys.GPU: "32
 HEALTH = {"status": {"conditions": [{"type": keys.NODE_CONDITION, "status": "False", "reason": "x"}]}}
 READY = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}]}}
 CPU = {"status": {"capacity": {"cpu": "999"}}}
+MANY = {"status": {"capacity": {"nvidia.com/mig-1g.5gb": "2", keys.VCUDA_CORE: "200"}}}
 CARDS = {"metadata": {"labels": {keys.CARDS_LABEL: "2"}}}
 REPORT = {"metadata": {"annotations": {keys.HEALTH_ANNOTATION: "{}"}}}
 ZONE = {"metadata": {"labels": {"topology.kubernetes.io/zone": "mine"}}}
@@ -41,6 +42,7 @@ async def node(installed: ControlPlane) -> AsyncIterator[ControlPlane]:
     ("who", "path", "change"),
     [
         (SCHEDULER, f"{NODE}/status", TOTALS),
+        (SCHEDULER, f"{NODE}/status", MANY),
         (SCHEDULER, NODE, CARDS),
         (HEALTHD, f"{NODE}/status", HEALTH),
         (HEALTHD, NODE, REPORT),
@@ -56,6 +58,7 @@ async def test_what_is_theirs(node: ControlPlane, who: User, path: str, change: 
 @pytest.mark.parametrize(
     ("who", "path", "change"),
     [
+        (HEALTHD, f"{NODE}/status", MANY),
         (SCHEDULER, f"{NODE}/status", HEALTH),
         (SCHEDULER, f"{NODE}/status", READY),
         (SCHEDULER, f"{NODE}/status", CPU),

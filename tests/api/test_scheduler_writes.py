@@ -16,6 +16,7 @@ FORBIDDEN: dict[str, object] = {
     "another annotation": annotations(team="red"),
     "another annotation gone": annotations(team=None),
     "another label": labels(app="x"),
+    "what a dialect's user writes": annotations(**{"gpu-fraction": "0.9"}),
     "another gate": {"spec": {"schedulingGates": [{"$patch": "delete", "name": ANOTHER_GATE}]}},
     "a finalizer": {"metadata": {"finalizers": ["example.com/kept"]}},
     "an owner": {
@@ -28,6 +29,9 @@ OWN: dict[str, object] = {
     "no longer waiting": annotations(**{keys.WAITING: None}),
     "the label": labels(**{keys.CLAIMED_LABEL: "true"}),
     "a dialect's result": annotations(ALIYUN_COM_GPU_MEM_IDX="0"),
+    "a dialect's result of one container": annotations(**{"tencent.com/predicate-gpu-idx-0": "0"}),
+    "a variable of a dialect": annotations(**{keys.variable_annotation("GPU", "main"): "0"}),
+    "a dialect's label": labels(**{"hami.io/vgpu-node": "n1"}),
     "a toleration": {
         "spec": {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]}
     },

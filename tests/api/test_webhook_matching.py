@@ -37,6 +37,15 @@ ASKED = {
     ),
     "a foreign claim in a managed namespace": (A_NVIDIA_GPU, "managed", [CLAIM]),
     "gpushare in a managed namespace": (pod(limits={keys.ALIYUN_GPU_MEM: "2"}), "managed", [CLAIM]),
+    "Volcano in a managed namespace": (pod(limits={keys.VOLCANO_VGPU_NUMBER: "1"}), "managed", [CLAIM]),
+    "a partition in a managed namespace": (pod(limits={"nvidia.com/mig-1g.5gb": "1"}), "managed", [CLAIM]),
+    "KAI in a managed namespace": (pod(annotations={"gpu-fraction": "0.5"}), "managed", [CLAIM]),
+    "KAI elsewhere": (pod(annotations={"gpu-fraction": "0.5"}), "default", [ELSEWHERE]),
+    "a forged variable": (
+        pod(annotations={keys.variable_annotation("GPU", "main"): "x"}),
+        "default",
+        [CLAIM],
+    ),
     "a foreign claim elsewhere": (A_NVIDIA_GPU, "default", [ELSEWHERE]),
     "both spellings elsewhere": (
         pod(limits={keys.GPU: "1", keys.NVIDIA_GPU: "1"}),

@@ -4,6 +4,8 @@ A dialect turns the resources of one container, or annotations of its pod, into 
 placement into the annotations, labels and environment which that system's tools and images read.
 """
 
+from functools import lru_cache
+
 from sublet.contract.dialects.amd import AMD
 from sublet.contract.dialects.elastic import ELASTIC
 from sublet.contract.dialects.gpushare import GPUSHARE
@@ -36,6 +38,7 @@ def enabled(options: Options) -> tuple[Dialect, ...]:
     return tuple(one for one in ALL if one.name in options.enabled)
 
 
+@lru_cache(maxsize=4096)
 def serves(key: str, options: Options) -> bool:
     """Whether `key` is a resource of a dialect that is on."""
     return any(one.names(key) for one in enabled(options))
