@@ -7,8 +7,9 @@ from sublet_healthd.core.policylint import lint
 
 from sublet.model.errors import BadRequest
 from sublet.model.health import Action
-from tests.unit.healthd.words import NODE, POLICY, Clocked, nobody, person, sees, xid
+from tests.unit.healthd.words import NODE, POLICY, A, B, Clocked, nobody, person, sees, xid
 
+MINE = "preset: catalogue\nname: mine\nversion: '1'\n"
 ROW = "name: p\nversion: '1'\nxid:\n- {codes: '%s', class: app, action: %s, leave: %s, clears_on: %s}\n"
 
 
@@ -34,12 +35,51 @@ def test_codes_without_a_sourced_action_are_warnings_only() -> None:
         (ROW % ("1", "explode", "false", "time"), "action 'explode'"),
         (ROW % ("1", "none", "false", "luck"), "clears_on 'luck'"),
         (ROW % ("1", "none", "true", "time"), "time alone never brings a card back"),
+        ("name: p\nversion: '1'\nxid:\n- {codes: '1', leave: true}\n", "lacks action, class, clears_on"),
+        (MINE + "xid:\n- {codes: '79', leaves: false}\n", "unknown keys leaves"),
+        (MINE + "products:\n- {xid: []}\n", "names no model"),
+        (MINE + "products:\n- {model: a100, breaker: {}}\n", "unknown keys breaker"),
+        (MINE + "breaker: {fleet: 1}\n", "unknown key fleet"),
+        (MINE + "offender: {resets: 0}\n", "resets=0 is not a number above 0"),
+        ("preset: mine\nname: p\nversion: '1'\n", "no policy preset 'mine'"),
     ],
 )
 def test_a_policy_that_cannot_be_read_says_what_is_wrong(text: str, complaint: str) -> None:
     with pytest.raises(BadRequest) as refused:
         parse_policy(text)
     assert complaint in str(refused.value)
+
+
+def test_a_row_on_top_of_a_preset_says_only_what_differs() -> None:
+    policy = parse_policy(MINE + "window_s: 60\nxid:\n- {codes: '31,94', leave: true, clears_on: reset}\n")
+    rule = policy.rules.xid_rule(94)
+    assert (rule.leave, rule.clears_on, rule.action) == (True, "reset", Action.RESTART_APP)
+    assert rule.name == "contained memory error"
+    assert policy.rules.xid_rule(79) == POLICY.rules.xid_rule(79)
+    assert policy.timing.window_ms == 60_000
+    assert len(lint(policy)) == 2
+
+
+def test_limits_and_patience_with_offenders_are_numbers_of_the_policy() -> None:
+    text = MINE + "breaker: {fleet_percent: 5, window_s: 60}\noffender: {reboots: 4, window_s: 3600}\n"
+    policy = parse_policy(text)
+    assert (policy.limits.fleet_percent, policy.limits.window_ms, policy.limits.cards) == (5, 60_000, 2)
+    assert (policy.offender.reboots, policy.offender.resets, policy.offender.window_ms) == (4, 3, 3_600_000)
+
+
+def test_cards_of_a_product_are_judged_by_its_own_rows() -> None:
+    policy = parse_policy(MINE + "products:\n- {model: A100, xid: [{codes: '109', leave: false}]}\n")
+    judge = Clocked(policy=policy)
+    judge.at(0, sees(0, "card", A, model="NVIDIA A100-SXM4-80GB"), sees(0, "card", B, model="NVIDIA H100"))
+    judge.at(1, xid(1, 109, A), xid(1, 109, B))
+    assert (judge.verdict(A).schedulable, judge.verdict(B).schedulable) == (True, False)
+
+
+def test_a_code_without_a_row_is_judged_by_the_row_for_all_others() -> None:
+    row = "xid:\n- {codes: '*', leave: true, action: inspect, clears_on: manual}\n"
+    policy = parse_policy(MINE + row)
+    assert policy.rules.xid_rule(9999).leave
+    assert not POLICY.rules.xid_rule(9999).leave
 
 
 def test_an_annotation_brings_back_state_reasons_hold_and_counters() -> None:
