@@ -28,6 +28,8 @@ class Decision:
     uid: PodUid | None
     placement: Placement | None
     mac: str = ""
+    after: str = ""
+    """The resourceVersion that it replaced, where a pod was put back to waiting."""
 
 
 def write(
@@ -74,6 +76,7 @@ def read(text: str) -> Decision:
             uid=PodUid(_text(document["uid"])) if document.get("uid") else None,
             placement=placement,
             mac=_text(document["mac"]),
+            after=_text(document.get("after", "")),
         )
     except UNREADABLE as error:
         raise BadRequest(f"not a decision: {text[:80]!r}: {error!r}") from error

@@ -338,7 +338,8 @@ class World:
             return
         self._version += 1
         placement = effect.placement if isinstance(effect, ef.ReleasePod) else None
-        decision = Decision(id=effect.decision, uid=effect.uid, placement=placement)
+        after = "" if placement else effect.version
+        decision = Decision(id=effect.decision, uid=effect.uid, placement=placement, after=after)
         changed = replace(pod, version=str(self._version), decision=decision, signed=True, proposed=False)
         if isinstance(effect, ef.ReleasePod):
             changed = replace(changed, gated=False)

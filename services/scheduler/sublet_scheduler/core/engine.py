@@ -252,7 +252,8 @@ class Engine:
             return
         if state.merged:
             if entry.term != state.term:  # our own writes say nothing new
-                self.releases.adopt(entry, now)
+                self.releases.yield_to(entry, now)
+                self.releases.adopt(entry, now, listed=False)
                 self._adopt_closed(entry, now)
             self.releases.stored(entry, now)
 

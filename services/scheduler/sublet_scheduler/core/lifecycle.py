@@ -9,6 +9,7 @@ finished patches say; the ways in (`releases`) and out (`endings`) have modules 
 from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import ReportCode
+from sublet_scheduler.core.effects import StepDown
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.fleet import HostUse
@@ -34,15 +35,49 @@ class Lifecycle:
         if record is None:
             self._first_sight(pod, now)
             return
-        self._look(record, pod)
+        if record.facts is None and record.placement and not pod.ended:
+            self._not_gone(record, record.placement, pod, now)
+        self._look(record, pod, now)
         self._judge(record, pod, now)
 
-    def _look(self, record: PodRecord, pod: PodFacts) -> None:
+    def _not_gone(self, record: PodRecord, placement: Placement, pod: PodFacts, now: float) -> None:
+        """The ledger told of the pod before the API server did, so it was taken for one that is gone."""
+        record.facts, record.appears_until_s = pod, float("-inf")
+        signed = pod.decision.placement if pod.decision and pod.signed and not pod.gated else None
+        if signed and signed != placement:
+            self._state.hold(record, Stage.RELEASED, now, placement=signed)
+        else:
+            stage = Stage.RELEASED if signed else Stage.RELEASING
+            self._state.hold(record, stage, now, placement=placement, grants=record.grants)
+            self._releases.retry(record, now)
+
+    def _look(self, record: PodRecord, pod: PodFacts, now: float) -> None:
         bound_now = pod.node is not None and (record.facts is None or record.facts.node is None)
+        ungated_now = record.facts is not None and record.facts.gated and not pod.gated
         record.facts = pod
+        self._note(record, pod)
+        if ungated_now and pod.signed and pod.decision and pod.decision.placement:
+            self._believe(record, pod.decision.placement, now)
         if bound_now and record.stage in (Stage.RELEASING, Stage.RELEASED) and pod.node != record.node:
             text = f"runs on {pod.node}, its cards are on {record.node}"
             report(self._state, ReportCode.BOUND_ELSEWHERE, text, ref=record.ref, uid=record.uid)
+
+    def _note(self, record: PodRecord, pod: PodFacts) -> None:
+        """Somebody else put a pod back to waiting that we are about to release: the ledger is theirs now, and
+        what we know of it is old."""
+        note = pod.decision.after if pod.gated and pod.signed and pod.decision else ""
+        if note and note not in record.notes:
+            record.notes.add(note)
+            if record.stage in (Stage.COMMITTING, Stage.RELEASING):
+                self._state.effects.append(StepDown(self._state.term + 1))
+
+    def _believe(self, record: PodRecord, released: Placement, now: float) -> None:
+        """Another scheduler, or one that was killed, released the pod: where it says, it may run."""
+        if record.stage in (Stage.RELEASED, Stage.ENDING):
+            return
+        if record.placement != released:
+            self._state.hold(record, Stage.RELEASED, now, placement=released)
+        self._releases.released(record, now)
 
     def _unclaimed(self, pod: PodFacts) -> None:
         if pod.node is None:
@@ -69,6 +104,7 @@ class Lifecycle:
             since=now,
         )
         self._state.add(record)
+        self._note(record, pod)
         if pod.ended and (pod.node is None or pod.settled) and not pod.gated:
             self._endings.end(record, pod, now)
             return
@@ -190,11 +226,11 @@ class Lifecycle:
             # how it ended was not seen: a release whose outcome is unclear may have let it run
             self.gone(uid, None, now)
             return
-        self._look(record, pod)
+        self._look(record, pod, now)
         if record.stage is Stage.FENCING and done and pod.gated:
             announce(self._state, "revoked", record)
             self._state.drop(record, now)
-        elif record.stage is Stage.RELEASING and done:
+        elif record.stage is Stage.RELEASING and done and not pod.gated:
             self._releases.released(record, now)
         self._judge(record, pod, now)
         self._releases.retry(record, now)

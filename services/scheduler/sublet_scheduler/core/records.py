@@ -1,7 +1,7 @@
 """What the engine remembers of one claiming pod: its stage between first sight and proven end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sublet.contract.dialects.interface import Options
@@ -48,9 +48,13 @@ class PodRecord:
     told: frozenset[str] = frozenset()
     """The reasons that the pod's waiting annotation gives."""
     told_s: float = float("-inf")
+    notes: set[str] = field(default_factory=set)
+    """The resourceVersions after which we wrote that it waits, or found that somebody had."""
     ending_revision: int = 0
     """The ledger revision that first said `ending`; only later occupancy is evidence."""
     ending_boot: str = ""
+    appears_until_s: float = float("-inf")
+    """The ledger told of it and the pod watch, which may lag, did not: until then nothing proves its end."""
     stuck_s: float | None = None
     forged: bool = False
 

@@ -15,6 +15,7 @@ from sublet_scheduler.core.records import PodRecord, Stage, placement_of
 from sublet_scheduler.core.state import State
 from sublet_scheduler.core.telling import announce
 
+_NOT_RELEASED = (Stage.COMMITTING, Stage.RELEASING, Stage.FENCING)
 _MOVED = "its card was closed before it started; a new place is sought"
 
 
@@ -25,19 +26,40 @@ class Releases:
 
     # -- the ledger
 
-    def adopt(self, entry: NodeLedger, now: float) -> None:
-        """Take over grants in the ledger that no record here accounts for."""
+    def yield_to(self, entry: NodeLedger, now: float) -> None:
+        """An older scheduler wrote `entry` before ours was there: its word stands. What we meant to put on
+        the node and did not release yet is decided anew; no release of ours precedes an entry of ours."""
+        granted = {grant.uid for grant in entry.grants}
+        for record in self._state.on_node(entry.node):
+            if record.stage in _NOT_RELEASED and record.uid not in granted:
+                self._state.drop(record, now)
+                self._state.dropped.get(entry.node, set()).discard(record.uid)
+        for id_, reservation in list(self._state.reservations.items()):
+            outcome = reservation.outcome
+            if isinstance(outcome, Placement) and outcome.node == entry.node:
+                self._state.unreserve(id_)
+
+    def adopt(self, entry: NodeLedger, now: float, *, listed: bool = True) -> None:
+        """Take over grants in the ledger that no record here accounts for.
+
+        `listed`: all pods that the entry can name were told, and nobody else has written it since we gave
+        grants up.
+        """
         groups: dict[PodUid, list[LedgerGrant]] = {}
         for grant in entry.grants:
             groups.setdefault(grant.uid, []).append(grant)
-        for uid in self._state.dropped.get(entry.node, ()):
+        for uid in self._state.dropped.get(entry.node, ()) if listed else ():
             groups.pop(uid, None)
         for uid, grants in groups.items():
             record = self._state.records.get(uid)
             if record is None:
                 self._adopt_ghost(entry.node, uid, tuple(grants), now)
+                if not listed:
+                    self._state.records[uid].appears_until_s = now + self._state.rules.fresh_s
             elif record.node == entry.node and _same_grants(record.grants, grants):
                 record.grants, record.guessed_env = tuple(grants), False
+                if record.stage is Stage.COMMITTING:
+                    self._state.enter(record, Stage.RELEASING, now)
             elif record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts:
                 self._adopt_for(record, record.facts, entry.node, tuple(grants), now)
 
@@ -49,6 +71,7 @@ class Releases:
             return
         if pod.gated or pod.node == node:
             self._hold(record, Stage.RELEASING, node, grants, now)
+            self._fence_if_closed(record, node, now)
         if pod.ended:
             self._endings.ending(record, now)
 
@@ -94,6 +117,7 @@ class Releases:
     def send_waiting(self, record: PodRecord, message: str) -> None:
         if record.facts is not None and not record.patching:
             record.patching = True
+            record.notes.add(record.facts.version)
             self._state.effects.append(
                 MarkWaiting(record.uid, record.ref, record.facts.version, record.decision, message)
             )
@@ -135,13 +159,19 @@ class Releases:
                 continue
             if record.stage is Stage.COMMITTING:
                 self._state.drop(record, now)
-            elif record.stage is Stage.RELEASING and record.facts and record.facts.gated:
-                self._state.enter(record, Stage.FENCING, now)
-                self.send_waiting(record, _MOVED)
+            else:
+                self._fence_if_closed(record, node, now)
         for id_, reservation in list(self._state.reservations.items()):
             outcome = reservation.outcome
             if isinstance(outcome, Placement) and outcome.node == node and _uses(outcome, card):
                 self._state.unreserve(id_)
+
+    def _fence_if_closed(self, record: PodRecord, node: NodeName, now: float) -> None:
+        closed = self._state.fleet.node(node).closed
+        on_closed = any(one.grant.card in closed for one in record.grants)
+        if on_closed and record.stage is Stage.RELEASING and record.facts and record.facts.gated:
+            self._state.enter(record, Stage.FENCING, now)
+            self.send_waiting(record, _MOVED)
 
 
 def _same_grants(mine: tuple[LedgerGrant, ...], theirs: list[LedgerGrant]) -> bool:

@@ -209,7 +209,8 @@ class State:
             if not self.refs.get(record.ref):
                 self.refs.pop(record.ref, None)
             self.ledgers.dirty.add(record.placement.node)
-            self.dropped.setdefault(record.placement.node, set()).add(record.uid)
+            if record.stage is not Stage.COMMITTING:  # that one the ledger may only have from another
+                self.dropped.setdefault(record.placement.node, set()).add(record.uid)
         record.placement = None
         record.grants = ()
         record.ending_revision = 0
@@ -263,9 +264,12 @@ class State:
         return NodeLedger(node=node, term=self.term, grants=tuple(grants), closed=closed)
 
     def in_ledger(self, record: PodRecord) -> bool:
-        """Whether the entry on the bus shows every grant of `record`."""
+        """Whether the entry on the bus shows every grant of `record` under our own term.
+
+        What an older scheduler wrote it may still take back; ours it cannot overwrite.
+        """
         entry = self.ledgers.seen.get(record.node) if record.node else None
-        if entry is None or record.node in self.ledgers.unread:
+        if entry is None or entry.term != self.term or record.node in self.ledgers.unread:
             return False
         shown = {(one.container, one.grant) for one in entry.grants if one.uid == record.uid}
         return {(one.container, one.grant) for one in record.grants} <= shown

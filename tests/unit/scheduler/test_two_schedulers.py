@@ -1,0 +1,188 @@
+"""An older scheduler that still runs, or what it sent before it was killed, meets the one that took over."""
+
+from dataclasses import replace
+from typing import Any
+
+from sublet_scheduler.core import effects as ef
+from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.records import Stage
+
+from sublet.contract.decision import Decision
+from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
+from sublet.model.placement import NodeLedger, Placement
+from tests.builders import card, container, pod, verdict
+from tests.unit.scheduler.world import World
+
+N1 = NodeName("n1")
+OLDER = 0
+
+
+def one_card() -> World:
+    world = World()
+    world.node("n1", card("A", gib=10))
+    return world
+
+
+def gib(amount: int, name: str = "pod") -> dict[str, Any]:
+    return pod(name, container(gpu_memory=amount * 1024))
+
+
+def wrote_older(world: World, *others: World) -> NodeLedger:
+    """The older scheduler stores what the schedulers of `others` (one pod each) have granted."""
+    grants = tuple(grant for other in others for grant in other.entry("n1").grants)
+    world._revision += 1
+    entry = NodeLedger(node=N1, term=OLDER, grants=grants, revision=world._revision)
+    world.ledger[N1] = entry
+    return entry
+
+
+def elsewhere(manifest: dict[str, Any], uid: str) -> World:
+    """The world as the older scheduler sees it, with one pod committed and its release on its way."""
+    world = one_card()
+    world.hold_patches = True
+    world.create(manifest, uid=uid)
+    return world
+
+
+def releases(world: World) -> list[ef.Effect]:
+    return [one for one in world.held if isinstance(one, ef.ReleasePod)]
+
+
+def released_by_older(world: World, uid: PodUid) -> None:
+    """Its release patch arrives, and kube-scheduler binds the pod."""
+    [record] = [one for one in world.engine.state.records.values() if one.uid == uid]
+    placement = record.placement
+    assert placement is not None
+    world.released[uid] = placement
+    decision = Decision(id=record.decision, uid=uid, placement=placement)
+    world.change(uid, gated=False, signed=True, decision=decision, node=placement.node)
+
+
+def test_no_pod_is_released_before_the_entry_carries_our_own_term() -> None:
+    """What an older scheduler wrote it may still take back."""
+    world = one_card()
+    world.hold_patches = True
+    uid = world.create(gib(6))
+    world.hold_writes = True
+    world.restart()
+    assert world.stage(uid) is Stage.RELEASING
+    assert releases(world) == []
+    world.hold_writes = world.hold_patches = False
+    world.settle()
+    assert world.stage(uid) is Stage.RELEASED
+
+
+def test_what_we_planned_yields_to_what_an_older_scheduler_was_faster_to_grant() -> None:
+    world = one_card()
+    world.hold_writes = True
+    mine = world.create(gib(6, "mine"), uid="mine")
+    theirs = world.create(gib(6, "theirs"), uid="theirs")
+    wrote_older(world, elsewhere(gib(6, "theirs"), "theirs"))
+    world.hold_writes = False
+    world.settle()
+    assert (world.granted(mine), world.granted(theirs)) == ([], ["A"])
+    assert world.stage(mine) is Stage.WAITING
+
+
+def test_a_promise_yields_to_what_an_older_scheduler_granted() -> None:
+    world = one_card()
+    id_, promised = world.ask(gib(6, "mine"))
+    assert isinstance(promised, Placement)
+    theirs = world.create(gib(6, "theirs"), uid="theirs")
+    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6, "theirs"), "theirs"))))
+    world.settle()
+    mine = world.appears(gib(6, "mine"), id_, promised)
+    assert (world.granted(mine), world.granted(theirs)) == ([], ["A"])
+
+
+def test_a_pod_that_an_older_scheduler_released_keeps_its_grant_when_its_card_closes() -> None:
+    world = one_card()
+    world.hold_writes = True
+    uid = world.create(gib(6), uid="uid")
+    assert world.stage(uid) is Stage.COMMITTING
+    wrote_older(world, elsewhere(gib(6), "uid"))
+    released_by_older(world, uid)
+    world.judge(verdict("n1", "A", bad=True))
+    world.hold_writes = False
+    world.settle()
+    assert world.granted(uid) == ["A"]
+    assert world.closed("n1") == ["A"]
+
+
+def test_a_pod_that_was_released_to_another_node_is_held_there() -> None:
+    world = World()
+    world.node("n1", card("A", gib=10))
+    world.node("n2", card("B", gib=10))
+    world.hold_patches = True
+    uid = world.create(gib(6))
+    [held] = [one for one in world.held if isinstance(one, ef.ReleasePod)]
+    other = {"n1": ("n2", "B"), "n2": ("n1", "A")}[held.placement.node]
+    grants = {
+        name: tuple(replace(grant, card=CardId(other[1])) for grant in some)
+        for name, some in held.placement.containers.items()
+    }
+    placement = Placement(node=NodeName(other[0]), containers=grants)
+    world.change(
+        uid, gated=False, signed=True, decision=Decision(id=held.decision, uid=uid, placement=placement)
+    )
+    assert world.granted(uid) == [other[1]]
+    assert world.stage(uid) is Stage.RELEASED
+
+
+def test_a_waiting_note_that_was_written_is_no_release() -> None:
+    """The pod got a grant of the older scheduler while the note was on its way."""
+    world = World()
+    world.node("n1", card("A", gib=10), unschedulable=True)
+    world.hold_patches = True
+    uid = world.appears(gib(6), DecisionId("older"), None, uid="uid")
+    assert world.effects(ef.MarkWaiting)
+    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6), "uid"))))
+    world.settle()
+    world.hold_patches = False
+    world.settle()
+    assert world.stage(uid) is Stage.RELEASED
+    assert not world.pods[uid].gated
+
+
+def test_a_pod_of_which_the_ledger_tells_before_the_watch_is_not_gone() -> None:
+    world = one_card()
+    older = elsewhere(gib(6), "uid")
+    world.send(ev.LedgerSeen(wrote_older(world, older)))
+    world.settle()
+    world.occupancy("n1")
+    assert world.granted(PodUid("uid")) == ["A"]
+    id_ = world.entry("n1").grants[0].decision
+    uid = world.appears(gib(6), id_, None, uid="uid")
+    assert world.stage(uid) is Stage.RELEASED
+    assert world.granted(uid) == ["A"]
+
+
+def test_a_pod_that_never_shows_is_gone_when_the_watch_had_its_time() -> None:
+    world = one_card()
+    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6), "uid"))))
+    world.settle()
+    world.wait(world.rules.fresh_s + 1)
+    world.occupancy("n1")
+    assert world.granted(PodUid("uid")) == []
+
+
+def test_a_scheduler_steps_down_when_another_puts_its_pod_back_to_waiting() -> None:
+    """It does not send the release again: its picture of the ledger may be old."""
+    world = one_card()
+    world.hold_patches = True
+    uid = world.create(gib(6))
+    sent = len(world.effects(ef.ReleasePod))
+    note = Decision(id=world.pods[uid].decision.id, uid=uid, placement=None, after="another")  # type: ignore[union-attr]
+    world.change(uid, signed=True, proposed=False, decision=note)
+    assert world.effects(ef.StepDown)
+    assert len(world.effects(ef.ReleasePod)) == sent
+
+
+def test_a_pod_that_an_older_scheduler_put_on_a_closed_card_is_moved() -> None:
+    world = one_card()
+    world.judge(verdict("n1", "A", bad=True))
+    uid = world.create(gib(6), uid="uid")
+    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6), "uid"))))
+    world.settle()
+    assert world.granted(uid) == []
+    assert world.pods[uid].gated
