@@ -39,7 +39,7 @@ test-cluster: $(STAMP) gcc ## test-api and the tests on real kubelets; needs Lin
 bench: $(STAMP) ## measure, and write the figures into docs/
 	$(BIN)/python -m bench
 
-proto: $(STAMP) ## generate sublet/v1 and sublet/kubelet from proto/
+proto: $(STAMP) ## generate sublet/v1, sublet/kubelet and sublet/amd from proto/
 	tools/proto.sh
 
 manifests: $(STAMP) ## accept today's renders of the Kustomize overlays as reviewed; read the diff

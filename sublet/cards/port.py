@@ -1,7 +1,8 @@
 """What the agent wants from whatever knows the cards: a driver's library, or a file that stands in for one.
 
-Implemented by `sublet.cards.nvml` (NVIDIA's library) and `sublet.cards.file` (nodes without hardware); both
-pass `tests/contract/test_cards.py`. Neither ever raises for a card that fails: it says so in what it returns.
+Implemented by `sublet.cards.nvml` (NVIDIA's library), `sublet.cards.amd` (sysfs) and `sublet.cards.file`
+(nodes without hardware); all pass `tests/contract/test_cards.py`. None ever raises for a card that fails:
+it says so in what it returns.
 """
 
 from collections.abc import AsyncGenerator
@@ -101,7 +102,7 @@ class DeviceNode:
     permissions: str = "rw"
 
 
-class CardSource(Protocol):
+class CardReader(Protocol):
     """Open from its making until `close`; all of it belongs to one event loop, which it never blocks."""
 
     async def discover(self) -> Discovery:
@@ -110,10 +111,6 @@ class CardSource(Protocol):
 
     def changes(self) -> AsyncGenerator[None, None]:
         """Yield at once, and then whenever `discover` would answer something else; ends after `close`."""
-        ...
-
-    def signals(self) -> AsyncGenerator[Observation, None]:
-        """Yield what is observed about cards, in order for each card; ends after `close`. Iterate it once."""
         ...
 
     async def processes(self, card: CardId) -> tuple[ProcessUse, ...] | None:
@@ -134,4 +131,12 @@ class CardSource(Protocol):
 
     async def close(self) -> None:
         """Stop every thread that can be stopped; returns in a bounded time, may be called twice."""
+        ...
+
+
+class CardSource(CardReader, Protocol):
+    """Cards of one origin, which also tells how they are."""
+
+    def signals(self) -> AsyncGenerator[Observation, None]:
+        """Yield what is observed about cards, in order for each card; ends after `close`. Iterate it once."""
         ...

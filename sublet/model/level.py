@@ -15,5 +15,6 @@ FLAGS = (
     "inforom_corrupt",
     "sram_threshold",
     "fabric_down",
+    "vendor_unhealthy",
 )
 COUNTS = ("ecc_uncorrectable", "ecc_uncorrectable_ever", "nvlink_errors", LEFTOVER)

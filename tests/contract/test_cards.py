@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from sublet.cards.amd import AmdCards
 from sublet.cards.file import FileCards
 from sublet.cards.nvml import NvmlCards
 from sublet.cards.port import MIG_UNSUPPORTED, CardSource, Discovery, Observation
@@ -17,6 +18,7 @@ from sublet.model.card import Link
 from sublet.model.errors import NotFound
 from sublet.model.health import HealthState, SignalKind
 from sublet.model.ids import CardId, NodeName
+from tests.amdtree.tree import XGMI, AmdGpu, AmdTree
 from tests.eventually import eventually
 from tests.fakenvml.build import fake_nvml
 from tests.fakenvml.control import XID, FakeCard
@@ -29,6 +31,8 @@ class Rig(Protocol):
     """A source, and the hardware behind it: cards in slots 0 to 2, of which some are plugged in."""
 
     source: CardSource
+    nodes_of_b: tuple[str, str]
+    """Below /dev: its own, and one that all share."""
 
     def plug(self, *cards: CardId, mig: bool = False) -> None: ...
 
@@ -36,7 +40,9 @@ class Rig(Protocol):
         """Put `card` into the slot of `B`; `A` stays."""
         ...
 
-    def xid(self, card: CardId, code: int) -> None: ...
+    def break_card(self, card: CardId) -> tuple[SignalKind, int, str]:
+        """Something goes wrong with it: kind, code and name of what is to be told."""
+        ...
 
     async def listens(self) -> None:
         """Return once an error of a card would not be missed."""
@@ -44,6 +50,8 @@ class Rig(Protocol):
 
 
 class FileRig:
+    nodes_of_b = ("nvidia1", "nvidiactl")
+
     def __init__(self, folder: Path) -> None:
         self._inventory, self._signals = folder / "inventory.yaml", folder / "signals"
         self._inventory.write_text("nodes: [{name: n1}]")
@@ -79,15 +87,18 @@ class FileRig:
             "links": {str(other): "nvlink" for other in (A, B) if card in (A, B) and other != card},
         }
 
-    def xid(self, card: CardId, code: int) -> None:
+    def break_card(self, card: CardId) -> tuple[SignalKind, int, str]:
         with self._signals.open("a") as file:
-            file.write(json.dumps({"kind": "xid", "card": card, "code": code, "source": "nvml"}) + "\n")
+            file.write(json.dumps({"kind": "xid", "card": card, "code": 79, "source": "nvml"}) + "\n")
+        return SignalKind.XID, 79, ""
 
     async def listens(self) -> None:
         return
 
 
 class NvmlRig:
+    nodes_of_b = ("nvidia1", "nvidiactl")
+
     def __init__(self, folder: Path) -> None:
         self._fake = fake_nvml(folder)
         library = str(self._fake.library)
@@ -112,8 +123,9 @@ class NvmlRig:
             links=(f"0:{1 - slot}:0",) if slot < 2 else (),
         )
 
-    def xid(self, card: CardId, code: int) -> None:
-        self._fake.event(card, XID, code)
+    def break_card(self, card: CardId) -> tuple[SignalKind, int, str]:
+        self._fake.event(card, XID, 79)
+        return SignalKind.XID, 79, ""
 
     def replace_b(self, card: CardId) -> None:
         self._fake.show(self._card(0, A, False), self._card(1, card, False))
@@ -122,7 +134,45 @@ class NvmlRig:
         await eventually(lambda: self._fake.calls("waits") > 0)
 
 
-@pytest.fixture(params=[FileRig, NvmlRig])
+class AmdRig:
+    nodes_of_b = ("dri/renderD130", "kfd")
+
+    def __init__(self, folder: Path) -> None:
+        self._tree = AmdTree(folder / "sys")
+        self._tree.show()
+        self.source = AmdCards(
+            sysfs_root=self._tree.root, dev_root=folder, exporter=folder / "none", poll_s=POLL_S
+        )
+
+    def plug(self, *cards: CardId, mig: bool = False) -> None:
+        self._tree.show(
+            *(self._card(slot, card, mig) for slot, card in enumerate((A, B, C)) if card in cards)
+        )
+
+    def _card(self, slot: int, card: CardId, mig: bool) -> AmdGpu:
+        return AmdGpu(
+            pci=f"0000:0{slot}:00.0",
+            node=slot + 1,
+            unique_id=card.removeprefix("GPU-"),
+            model="NVIDIA T4",
+            serial=f"s{slot}",
+            memory_mib=1024,
+            compute="CPX" if mig else "SPX",
+            links={2 - slot: XGMI} if slot < 2 else {},
+        )
+
+    def break_card(self, card: CardId) -> tuple[SignalKind, int, str]:
+        self._tree.fail(f"0000:0{(A, B, C).index(card)}:00.0", errors=1)
+        return SignalKind.LEVEL, 0, "ecc_uncorrectable"
+
+    def replace_b(self, card: CardId) -> None:
+        self._tree.show(self._card(0, A, False), self._card(1, card, False))
+
+    async def listens(self) -> None:
+        return
+
+
+@pytest.fixture(params=[FileRig, NvmlRig, AmdRig])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     made: Rig = request.param(tmp_path)
     yield made
@@ -162,7 +212,7 @@ def health(found: Discovery) -> dict[CardId, HealthState]:
 async def test_a_card_is_described_alike_whoever_reads_it(rig: Rig) -> None:
     rig.plug(A, B)
     first, second = (await rig.source.discover()).cards
-    assert (first.id, first.index, first.minor, first.memory_mib) == (A, 0, 0, 1024)
+    assert (first.id, first.index, first.memory_mib) == (A, 0, 1024)
     assert (second.model, second.serial, second.pci) == ("NVIDIA T4", "s1", "0000:01:00.0")
 
 
@@ -238,9 +288,9 @@ async def test_an_error_of_a_card_is_delivered(rig: Rig) -> None:
     listener = Listener(rig.source)
     await listener.until(B, SignalKind.CARD)
     await rig.listens()
-    rig.xid(B, 79)
-    xid = await listener.until(B, SignalKind.XID)
-    assert (xid.code, xid.source, xid.gi) == (79, "nvml", None)
+    kind, code, name = rig.break_card(B)
+    error = await listener.until(B, kind)
+    assert (error.code, error.name, error.gi) == (code, name, None)
 
 
 async def test_a_lost_card_is_told_by_a_probe_and_so_is_its_return(rig: Rig) -> None:
@@ -254,14 +304,14 @@ async def test_a_lost_card_is_told_by_a_probe_and_so_is_its_return(rig: Rig) -> 
 
 
 async def test_only_device_nodes_that_are_there_are_given_to_a_container(rig: Rig, tmp_path: Path) -> None:
-    (tmp_path / "dev").mkdir()
-    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+    (tmp_path / "dev/dri").mkdir(parents=True)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "dri/renderD129", "dri/renderD130", "kfd"):
         (tmp_path / "dev" / name).touch()
     rig.plug(A, B)
     await rig.source.discover()
     nodes = rig.source.device_nodes(B)
-    assert [node.container_path for node in nodes] == ["/dev/nvidia1", "/dev/nvidiactl"]
-    assert nodes[0].host_path == str(tmp_path / "dev/nvidia1")
+    assert [node.container_path for node in nodes] == [f"/dev/{name}" for name in rig.nodes_of_b]
+    assert nodes[0].host_path == str(tmp_path / "dev" / rig.nodes_of_b[0])
 
 
 async def test_a_card_that_nobody_saw_has_no_device_nodes(rig: Rig) -> None:

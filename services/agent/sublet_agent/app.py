@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from sublet.runtime.serve import Loop, every, serve
 from sublet_agent.core import event as ev
 from sublet_agent.core.edits import Injection
 from sublet_agent.core.engine import Config, Engine
-from sublet_agent.settings import Settings, Source
+from sublet_agent.settings import Settings
 from sublet_agent.shell import feeds
 from sublet_agent.shell.board import Board
 from sublet_agent.shell.cdi import SpecFiles
@@ -34,6 +34,7 @@ from sublet_agent.shell.looks import Looks
 from sublet_agent.shell.mailbox import Mailbox
 from sublet_agent.shell.metrics import Metrics
 from sublet_agent.shell.observer import CHECKPOINT, Observer
+from sublet_agent.shell.origins import Origins, open_origins
 from sublet_agent.shell.podresources import PodResources
 from sublet_agent.shell.publisher import Publisher
 from sublet_agent.shell.pulse import Pulse
@@ -68,13 +69,12 @@ async def run(
         structlog.contextvars.bind_contextvars(node=node, epoch=epoch)
         if bus is None:
             bus = await held.enter_async_context(open_bus(settings.nats_url, name=f"agent-{node}"))
-        if source is None:
-            source = await held.enter_async_context(_open_source(settings))
+        origins = Origins.of(source) if source else await held.enter_async_context(open_origins(settings))
         pod_resources = await held.enter_async_context(
             PodResources(Path(settings.kubelet_dir, "pod-resources", "kubelet.sock"))
         )
         agent = Agent(
-            settings, bus=bus, source=source, pod_resources=pod_resources, boot_id=boot_id, epoch=epoch
+            settings, bus=bus, origins=origins, pod_resources=pod_resources, boot_id=boot_id, epoch=epoch
         )
         port = await held.enter_async_context(
             serve_probes(
@@ -97,14 +97,14 @@ class Agent:
         settings: Settings,
         *,
         bus: Bus,
-        source: CardSource,
+        origins: Origins,
         pod_resources: PodResources,
         boot_id: str,
         epoch: str,
     ) -> None:
         node = NodeName(settings.node)
         plugins = Path(settings.kubelet_dir, "device-plugins")
-        self._settings, self._bus, self._source, self._node = settings, bus, source, node
+        self._settings, self._bus, self._origins, self._node = settings, bus, origins, node
         self._boot_id, self._epoch = boot_id, epoch
         self._leaving = False
         self.registry = CollectorRegistry()
@@ -150,7 +150,7 @@ class Agent:
             checkpoint=plugins / CHECKPOINT,
             cgroup_root=Path(settings.cgroup_root),
             pod_resources=pod_resources,
-            source=source,
+            source=origins.reader,
             clock=monotonic_s,
             unix_ms=unix_ms,
         )
@@ -172,16 +172,15 @@ class Agent:
         )
 
     def loops(self) -> dict[str, Loop]:
-        driver, bus, source, node = self._driver, self._bus, self._source, self._node
+        driver, bus, node = self._driver, self._bus, self._node
         return {
             "engine": driver.run,
             "ticks": partial(every, _TICK_S, partial(driver.submit, ev.Tick())),
             "registration": self._register_when_shown,
             "looks": self._looks.run,
             "checkpoint": self._looks.watch_checkpoint,
-            "cards": partial(feeds.feed_cards, source, driver),
-            "card-signals": partial(feeds.feed_signals, source, self._box),
-            **self._kernel_log_loop(),
+            "cards": partial(feeds.feed_cards, self._origins.reader, driver),
+            **self._signal_loops(),
             "signals": self._box.run,
             "verdicts": partial(feeds.feed_verdicts, bus, node, driver),
             "ledger": partial(feeds.feed_ledger, bus, node, driver, self._publisher),
@@ -192,14 +191,16 @@ class Agent:
             "heartbeat": partial(every, self._settings.heartbeat_s, self._beat),
         }
 
-    def _kernel_log_loop(self) -> dict[str, Loop]:
-        if self._kernel_log is None:
-            return {}
-        return {
-            "kernel-log": partial(
+    def _signal_loops(self) -> dict[str, Loop]:
+        loops: dict[str, Loop] = {
+            f"card-signals-{number}": partial(feeds.feed_signals, source, self._box)
+            for number, source in enumerate(self._origins.sources)
+        }
+        if self._kernel_log is not None:
+            loops["kernel-log"] = partial(
                 feeds.feed_kernel_log, self._kernel_log, lambda: (self.engine.cards or {}).values(), self._box
             )
-        }
+        return loops
 
     async def leave(self) -> None:
         """Not ready first, then end the kubelet's stream and stop to serve it."""
@@ -215,7 +216,7 @@ class Agent:
     def unhealthy(self) -> list[str]:
         """A bus that is away is no reason: containers that ran before start without it."""
         against = [f"loop {name} stands still" for name in self._pulse.still()]
-        if why := self._source.needs_restart():
+        if why := self._origins.reader.needs_restart():
             against.append(why)
         return against
 
@@ -247,36 +248,4 @@ def _spec_files(settings: Settings) -> SpecFiles | None:
         return None
     return SpecFiles(
         Path(settings.cdi_dir), vendor_folders=tuple(Path(one) for one in settings.vendor_cdi_dirs)
-    )
-
-
-@asynccontextmanager
-async def _open_source(settings: Settings) -> AsyncIterator[CardSource]:
-    source = _source(settings)
-    try:
-        yield source
-    finally:
-        await source.close()
-
-
-def _source(settings: Settings) -> CardSource:
-    """Imported on demand: a simulated node never loads a vendor's library."""
-    if settings.cards is Source.FILE:
-        from sublet.cards.file import FileCards
-
-        return FileCards(
-            node=NodeName(settings.node),
-            inventory=Path(settings.inventory),
-            signals=Path(settings.signals) if settings.signals else None,
-            dev_root=Path(settings.dev_root),
-            probe_s=settings.poll_s,
-        )
-    from sublet.cards.nvml import NvmlCards
-
-    return NvmlCards(
-        library=settings.nvml_library,
-        driver_root=Path(settings.driver_root),
-        dev_root=Path(settings.dev_root),
-        call_limit_s=settings.nvml_call_limit_s,
-        poll_s=settings.poll_s,
     )

@@ -13,6 +13,8 @@ from sublet_agent.core.edits import Injection, Runtime
 
 class Source(StrEnum):
     NVML = "nvml"
+    AMD = "amd"
+    AUTO = "auto"
     FILE = "file"
 
 
@@ -25,7 +27,7 @@ class Settings:
     probe_port: int = 8080
     log_level: str = "info"
     cards: Source = Source.NVML
-    """Where cards come from: NVIDIA's driver, or a file."""
+    """Where cards come from: NVIDIA's driver, AMD's, either or both of them, or a file."""
     inventory: str = ""
     """Path of the inventory, for `cards` = file."""
     signals: str = ""
@@ -53,13 +55,16 @@ class Settings:
     poll_s: float = 10.0
     """Between looks at the driver, the checkpoint, PodResources and cgroups."""
     nvml_call_limit_s: float = 2.0
-    """Longest that a call into the driver's library may take before the card counts as hung."""
+    """Longest that a call into a driver may take before the card counts as hung."""
     nvml_library: str = ""
     """Full path of libnvidia-ml.so.1; empty: searched below driver_root."""
     driver_root: str = "/"
     """Where the driver's files lie, seen from the agent."""
     dev_root: str = "/"
     """Where the device nodes lie, seen from the agent."""
+    sysfs_root: str = "/sys"
+    amd_exporter: str = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+    """Where AMD's device metrics exporter answers, if it runs."""
     list_debounce_s: float = 0.2
     """Every list makes the kubelet write its checkpoint, so changes in quick succession become one."""
 

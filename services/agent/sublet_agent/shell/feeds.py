@@ -8,7 +8,7 @@ import structlog
 
 from sublet.bus.port import Bus, Deleted, Reset, Synced, Upserted
 from sublet.cards.kernellog import KernelLog
-from sublet.cards.port import CardSource, Observation
+from sublet.cards.port import CardReader, CardSource, Observation
 from sublet.contract import subjects
 from sublet.contract.kernelline import place
 from sublet.model.card import Card
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 _READ_WITHIN_S = 2.0
 
 
-async def feed_cards(source: CardSource, driver: Driver) -> None:
+async def feed_cards(source: CardReader, driver: Driver) -> None:
     async with aclosing(source.changes()) as changes:
         async for _ in changes:
             found = await source.discover()
@@ -47,7 +47,7 @@ async def feed_cards(source: CardSource, driver: Driver) -> None:
             )
 
 
-def _nodes(source: CardSource, card: CardId) -> tuple[Node, ...]:
+def _nodes(source: CardReader, card: CardId) -> tuple[Node, ...]:
     return tuple(
         Node(host_path=one.host_path, container_path=one.container_path, permissions=one.permissions)
         for one in source.device_nodes(card)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from sublet.cards.port import CardSource, ProcessUse
+from sublet.cards.port import CardReader, ProcessUse
 from sublet.model.errors import BadRequest, Unavailable
 from sublet.model.ids import CardId, PodUid, SlotId
 from sublet_agent.core.checkpoint import read_checkpoint
@@ -27,7 +27,7 @@ class Observer:
         checkpoint: Path,
         cgroup_root: Path,
         pod_resources: PodResources,
-        source: CardSource,
+        source: CardReader,
         clock: Callable[[], float],
         unix_ms: Callable[[], int],
         proc: Path = Path("/proc"),

@@ -1,0 +1,1 @@
+"""Trees like those that AMD's driver shows in sysfs, for tests without hardware."""
