@@ -1,0 +1,143 @@
+"""`kubectl inspect gpushare` prints gpushare's own tables, byte for byte."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sublet.cli.gpushare import details, main, sharing_nodes, summary
+from sublet.cli.tabs import aligned
+from sublet.demo.apiserver.server import serve_api
+from sublet.kube.client import open_client
+from sublet.kube.kind import NODES, PODS
+from sublet.kube.port import MergePatch
+
+MEM, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+INDEX, ALLOCATION = "ALIYUN_COM_GPU_MEM_IDX", "scheduler.framework.gpushare.allocation"
+
+
+def node(name: str, address: str, mem: int, count: int) -> dict[str, Any]:
+    addresses = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
+    amounts = {MEM: str(mem), COUNT: str(count)}
+    return {
+        "metadata": {"name": name},
+        "status": {"allocatable": amounts, "capacity": amounts, "addresses": addresses},
+    }
+
+
+def pod(name: str, on: str, mem: int, phase: str = "Running", **annotations: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {
+            "nodeName": on,
+            "containers": [{"name": "app", "image": "app", "resources": {"limits": {MEM: str(mem)}}}],
+        },
+        "status": {"phase": phase},
+    }
+
+
+B, C = "cn-shanghai.i-uf61h64dz1tmlob9hmtb", "cn-shanghai.i-uf61h64dz1tmlob9hmtc"
+TWO = [node(C, "192.168.0.70", 15, 1), node(B, "192.168.0.71", 15, 1)]
+THREE = [
+    pod("binpack-1-0", B, 3, **{INDEX: "0"}),
+    pod("binpack-1-1", B, 3, **{INDEX: "0"}),
+    pod("binpack-1-2", C, 3, **{INDEX: "0"}),
+    pod("done", C, 9, "Succeeded", **{INDEX: "0"}),
+    pod("failed", C, 9, "Failed", **{INDEX: "0"}),
+]
+
+
+def test_the_table_of_the_users_guide() -> None:
+    assert summary(sharing_nodes(TWO, THREE)).splitlines() == [
+        "NAME                                IPADDRESS     GPU0(Allocated/Total)  GPU Memory(GiB)",
+        "cn-shanghai.i-uf61h64dz1tmlob9hmtb  192.168.0.71  6/15                   6/15",
+        "cn-shanghai.i-uf61h64dz1tmlob9hmtc  192.168.0.70  3/15                   3/15",
+        "------------------------------------------------------------------------------",
+        "Allocated/Total GPU Memory In Cluster:",
+        "9/30 (30%)  ",
+    ]
+
+
+def test_the_details_of_a_node() -> None:
+    shown = details(sharing_nodes(TWO[1:], THREE))
+    assert shown.splitlines() == [
+        "",
+        "NAME:       cn-shanghai.i-uf61h64dz1tmlob9hmtb",
+        "IPADDRESS:  cn-shanghai.i-uf61h64dz1tmlob9hmtb",
+        "",
+        "NAME         NAMESPACE  GPU0(Allocated)  ",
+        "binpack-1-0  default    3                ",
+        "binpack-1-1  default    3                ",
+        "Allocated :  6 (40%)    ",
+        "Total :      15         ",
+        "-" * (2 * len("binpack-1-0\tdefault\t3\t\n") + 10),
+        "",
+        "",
+        "Allocated/Total GPU Memory In Cluster:  6/15 (40%)  ",
+    ]
+
+
+def test_missing_cards_are_nothing_of_nothing_and_pods_without_a_card_are_pending() -> None:
+    nodes = [node("a", "10.0.0.1", 32552, 2), node("b", "10.0.0.2", 16276, 1)]
+    pods = [pod("p", "a", 8138, **{INDEX: "1"}), pod("lost", "a", 100)]
+    assert summary(sharing_nodes(nodes, pods)).splitlines()[:3] == [
+        "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  PENDING(Allocated)  GPU Memory(MiB)",
+        "a     10.0.0.1   0/16276                8138/16276             100                 8238/32552",
+        "b     10.0.0.2   0/16276                0/0                                        0/16276",
+    ]
+    rows = details(sharing_nodes(nodes[:1], pods)).splitlines()[4:7]
+    assert [row.split() for row in rows] == [
+        ["NAME", "NAMESPACE", "GPU0(Allocated)", "GPU1(Allocated)", "Pending(Allocated)"],
+        ["lost", "default", "0", "0", "100"],
+        ["p", "default", "0", "8138", "0"],
+    ]
+
+
+def test_a_pod_over_several_cards_is_one_row_with_its_part_of_each() -> None:
+    both = pod("p", "a", 5, **{INDEX: "0,1", ALLOCATION: json.dumps({"0": {"0": 2}, "1": {"1": 3}})})
+    nodes = sharing_nodes([node("a", "10.0.0.1", 30, 2)], [both])
+    assert "a     10.0.0.1   2/15                   3/15                   5/30" in summary(nodes)
+    assert [row.split() for row in details(nodes).splitlines() if row.startswith("p ")] == [
+        ["p", "default", "2", "3"]
+    ]
+
+
+def test_nodes_without_shared_memory_are_left_out() -> None:
+    assert sharing_nodes([node("a", "10.0.0.1", 0, 0)], []) == []
+    assert summary([]).splitlines()[0] == "NAME  IPADDRESS  GPU Memory(GiB)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\tb\nccc\td\n", "a    b\nccc  d\n"),
+        ("a\tb\n\nccc\td", "a  b\n\nccc  d"),
+        ("a\t\tx\nb\t\ty", "a    x\nb    y"),
+        ("aaa\tb\t\nc\t\n", "aaa  b  \nc    \n"),
+    ],
+    ids=["one column", "a line without cells ends it", "empty cells", "cells at the end are padded"],
+)
+def test_columns_are_aligned_as_by_gos_tabwriter(text: str, expected: str) -> None:
+    assert aligned(text) == expected
+
+
+def test_the_command_reads_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run() -> tuple[int, int]:
+        async with serve_api() as server, open_client(server.access) as kube:
+            for one in TWO:
+                await kube.create(NODES, {"metadata": one["metadata"]})
+                status = MergePatch({"status": one["status"]})
+                await kube.patch(NODES, one["metadata"]["name"], status, subresource="status")
+            await kube.create(PODS, {**THREE[0], "status": {}}, namespace="default")
+            config = tmp_path / "config"
+            server.write_kubeconfig(config)
+            found = await asyncio.to_thread(main, ["--kubeconfig", str(config)])
+            missing = await asyncio.to_thread(main, ["--kubeconfig", str(config), "-d", "nobody"])
+            return found, missing
+
+    assert asyncio.run(run()) == (0, 1)
+    shown = capsys.readouterr()
+    assert "192.168.0.71  3/15" in shown.out
+    assert shown.err.startswith("Failed due to ")
