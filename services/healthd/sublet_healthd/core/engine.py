@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from sublet.contract.kernelline import Named, place, read_line
 from sublet.model.card import Card, Heartbeat, Inventory
 from sublet.model.health import Breaker, BreakerState, HealthState, Mode, Signal, SignalKind, Taken, Verdict
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
@@ -40,7 +41,6 @@ from sublet_healthd.core.judge import (
     Used,
     judge,
 )
-from sublet_healthd.core.kmsg import Named, place, read_line
 from sublet_healthd.core.listing import listed, lost, where
 from sublet_healthd.core.policy import LOST, Policy
 
