@@ -6,9 +6,9 @@ There is no agent, no kubelet and no time: every node counts as prepared, and no
 from collections.abc import Iterable
 from itertools import groupby
 
-from sublet_scheduler.core.candidates import Policies
 from sublet_scheduler.core.facts import NodeFacts, Taint
 from sublet_scheduler.core.fleet import Booking, Held, HostUse
+from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules, State
 
 from sublet.contract import dialects, keys, podspec

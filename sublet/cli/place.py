@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from sublet_scheduler.core.candidates import Policies
+from sublet_scheduler.core.shapes import Policies
 
 from sublet.cli import asking
 from sublet.cli.commands import Commands

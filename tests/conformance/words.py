@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sublet_scheduler.core.candidates import Policies
+from sublet_scheduler.core.shapes import Policies
 
 from sublet.cli.claims import claims_of
 from sublet.cli.manifest import read_pods

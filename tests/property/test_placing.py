@@ -8,10 +8,12 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sublet_scheduler.core.assigning import Assigned, assign
-from sublet_scheduler.core.candidates import Candidates, Policies, Shape, score
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.matching import node_objection
 from sublet_scheduler.core.placing import Placer
+from sublet_scheduler.core.scoring.interface import PLAIN
+from sublet_scheduler.core.scoring.workload import Workload
+from sublet_scheduler.core.shapes import Policies, Shape
 
 from sublet.contract import keys
 from sublet.model.card import Card, Link, Vendor
@@ -245,9 +247,8 @@ class Indices(RuleBasedStateMachine):
         ask = builders.ask(manifest)
         outcome = self.nodes.placer.place(ask, now=0.0)
         assert (outcome.node if isinstance(outcome, Placement) else None) == self.by_scan(ask)
-        afresh = Placer(self.nodes.fleet, self.nodes.placer.defaults, 15.0, Candidates(self.nodes.fleet))
+        afresh = Placer.over(self.nodes.fleet, self.nodes.placer.defaults, 15.0, workload=Workload())
         assert afresh.place(ask, now=0.0) == outcome
-        del self.nodes.fleet.changed[-1]
         if isinstance(outcome, Placement):
             self.booked.append((outcome.node, self.nodes.keep(ask, outcome)))
 
@@ -259,7 +260,7 @@ class Indices(RuleBasedStateMachine):
                 continue
             found = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
             if isinstance(found, Assigned):
-                fitting.append((score(node, found, shape.node_policy), node.name))
+                fitting.append((PLAIN[shape.node_policy](node, found), node.name))
         return min(fitting)[1] if fitting else None
 
     @rule(data=st.data())
@@ -302,8 +303,8 @@ TestIndices.settings = settings(max_examples=40, stateful_step_count=40, deadlin
 def test_an_index_that_was_pushed_out_by_other_shapes_is_built_anew() -> None:
     nodes = Nodes()
     nodes.add("n1", card("A", gib=1000))
-    for at in range(1, 200):
+    for at in range(1, 600):
         assert isinstance(nodes.ask(pod("pod", container(gpu_memory=at))), Placement)
-    assert len(nodes.fleet.changed) == 64
+    assert nodes.placer.candidates.live_shapes == 512
     assert nodes.place(container(gpu_memory=1)) == {"main": ["A"]}
     assert Policies(Policy.BINPACK, Policy.BINPACK) == nodes.placer.defaults

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sublet_scheduler.core.candidates import Policies
+from sublet_scheduler.core.shapes import Policies
 
 from sublet.cli.claims import claims_of
 from sublet.cli.offline import OfflineFleet

@@ -17,8 +17,8 @@ from sublet.kube.port import Kube
 from sublet.runtime.clock import monotonic_s, unix_ms
 from sublet.runtime.probes import serve_probes
 from sublet.runtime.serve import Loop, serve
-from sublet_scheduler.core.candidates import Policies
 from sublet_scheduler.core.engine import Engine
+from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules
 from sublet_scheduler.settings import Settings
 from sublet_scheduler.shell.admission import Admission

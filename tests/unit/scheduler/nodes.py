@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sublet_scheduler.core.candidates import Candidates, Policies
 from sublet_scheduler.core.facts import NodeFacts, Taint
 from sublet_scheduler.core.fleet import Booking, Fleet, Held, HostUse
 from sublet_scheduler.core.placing import Placer
+from sublet_scheduler.core.scoring.workload import Workload
+from sublet_scheduler.core.shapes import Policies
 
 from sublet.contract import keys
 from sublet.model.card import Card
@@ -32,7 +33,7 @@ class Nodes:
 
     def __post_init__(self) -> None:
         policies = Policies(self.node_policy, self.card_policy)
-        self.placer = Placer(self.fleet, policies, 15.0, Candidates(self.fleet))
+        self.placer = Placer.over(self.fleet, policies, 15.0, workload=Workload())
 
     def add(
         self,

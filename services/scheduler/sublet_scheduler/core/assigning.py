@@ -4,9 +4,10 @@ Loads are put on cards one after another, the hardest first; where the best card
 for the next, other cards are tried. What a load takes is booked on copies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from typing import Any
 
 from sublet.model.card import Card
 from sublet.model.claim import Claim, LinkWish, Policy, Wishes
@@ -31,6 +32,11 @@ class Asked:
     card_policy: Policy
     only_card: CardId | None = None
     """Where the pod's same-card group sits."""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    """Of the host."""
+    bound: bool = False
+    """The pod may not take cards of every model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +66,21 @@ def too_large(node: NodeState, asked: Asked) -> bool:
     )
 
 
-def assign(cards: Sequence[CardState], asked: Asked, *, shares_per_card: int) -> Assigned | Objections:
+CardOrder = Callable[[CardState, Load], tuple[Any, ...]]
+"""The smaller, the better for the load."""
+
+
+def assign(
+    cards: Sequence[CardState], asked: Asked, *, shares_per_card: int, order: CardOrder | None = None
+) -> Assigned | Objections:
     """Choose cards of one node, given by ascending index, for all loads of a pod."""
-    first = _Search(asked, shares_per_card)
+    order = order or (_emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first)
+    first = _Search(asked, shares_per_card, order)
     seats = first.fill(cards, asked.loads)
     if seats is not None:
         return _assigned(asked.loads, seats, grown=0)
     for grown, loads in _grown(asked.loads, len(cards)):
-        seats = _Search(asked, shares_per_card).fill(cards, loads)
+        seats = _Search(asked, shares_per_card, order).fill(cards, loads)
         if seats is not None:
             return _assigned(loads, seats, grown=grown)
     return Objections(first.objections)
@@ -111,7 +124,7 @@ def objection(card: CardState, load: Load, wishes: Wishes, shares_per_card: int)
             return Reason.IN_USE
     elif room := _room_objection(card, load, shares_per_card):
         return room
-    return _wish_objection(card.card, load, wishes)
+    return wish_objection(card.card, load, wishes)
 
 
 def _room_objection(card: CardState, load: Load, shares_per_card: int) -> Reason | None:
@@ -127,7 +140,7 @@ def _room_objection(card: CardState, load: Load, shares_per_card: int) -> Reason
     return None if known else Reason.UNKNOWN_MEMORY
 
 
-def _wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
+def wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
     if wishes.card_models or wishes.exclude_card_models:
         model = card.model.lower()
         if wishes.card_models and not any(part in model for part in wishes.card_models):
@@ -147,12 +160,15 @@ def _wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
 class _Search:
     asked: Asked
     shares_per_card: int
+    order: CardOrder
     objections: Mapping[CardId, Reason] = field(default_factory=dict)
     """What stood against the first way that was tried."""
     tries: int = 0
 
     def fill(self, cards: Sequence[CardState], loads: Sequence[Load]) -> list[Sequence[CardState]] | None:
         """Cards for each of `loads`, or None."""
+        if not loads:
+            return []
         load, rest = loads[0], loads[1:]
         seen: set[object] = set()
         for chosen in self._ways(cards, load):
@@ -186,12 +202,12 @@ class _Search:
         if len(fitting) < load.cards:
             self._object(reasons | {card.card.id: Reason.TOO_FEW_CARDS for card in fitting})
             return
-        order = _emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first
+        keyed = {card.card.id: self.order(card, load) for card in fitting}
         if load.cards == 1:
-            yield [min(fitting, key=order)]  # mostly the only one that is asked for
-            yield from ([card] for card in sorted(fitting, key=order)[1:])
+            yield [min(fitting, key=lambda one: keyed[one.card.id])]  # mostly the only one that is asked for
+            yield from ([card] for card in sorted(fitting, key=lambda one: keyed[one.card.id])[1:])
             return
-        fitting.sort(key=order)
+        fitting.sort(key=lambda one: keyed[one.card.id])
         required = asked.wishes.link is LinkWish.REQUIRED
         some = False
         for chosen in (linked_sets if required else sets_by_links)(fitting, load.cards):
@@ -209,11 +225,11 @@ class _Search:
         self.objections = self.objections or reasons
 
 
-def _fullest_first(state: CardState) -> tuple[int, int, int, str]:
+def _fullest_first(state: CardState, _: Load) -> tuple[int, int, int, str]:
     return (state.free_mib, state.free_core, state.card.index, state.card.id)
 
 
-def _emptiest_first(state: CardState) -> tuple[int, int, int, str]:
+def _emptiest_first(state: CardState, _: Load) -> tuple[int, int, int, str]:
     return (-state.free_mib, -state.free_core, state.card.index, state.card.id)
 
 

@@ -82,7 +82,7 @@ class Engine:
             case ev.NodeSeen(node):
                 self._node_seen(node)
             case ev.NodeGone(name):
-                state.fleet.node(name).facts = None
+                state.fleet.describe(name, None)
                 state.fleet.forget(name)
             case ev.DraServed(nodes):
                 for node_state in state.fleet.nodes.values():
@@ -168,7 +168,10 @@ class Engine:
     def _node_seen(self, node: NodeFacts) -> None:
         state = self.state.fleet.node(node.name)
         before = state.facts
-        state.facts = node
+        if before is None or _could_help(before, node):
+            self.state.fleet.describe(node.name, node)
+        else:
+            state.facts = node
         if keys.RELEASE_REQUESTED not in node.annotations:
             state.release_word = ""
         if before is None or _could_help(before, node):

@@ -12,7 +12,9 @@ from sublet.model.claim import ContainerKind
 from sublet.model.health import Verdict
 from sublet.model.ids import CardId, NodeName, PodRef
 from sublet.model.placement import CardGrant, Occupancy
+from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.kinds import Kind, kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class NodeState:
     """Of all its cards together."""
     most_free_mib: int = 0
     """Of the card that has most."""
+    most_free_core: int = 0
+    """Percent, of the card that has most."""
     unused: int = 0
     """Cards that hold nothing at all."""
     bookings: dict[str, Booking] = field(default_factory=dict)
@@ -120,26 +124,59 @@ class Fleet:
         self.nodes: dict[NodeName, NodeState] = {}
         self.groups: dict[tuple[str, str], dict[str, NodeName]] = {}
         """Same-card group -> booking key -> node."""
-        self.changed: list[set[NodeName]] = []
-        """Sets that want to hear of every node whose cards changed (one a live shape)."""
+        self.changed = Changes()
+        """Nodes by what is in use or in scheduling on them."""
+        self.described = Changes()
+        """Nodes by what their object and their inventory say."""
+        self.kinds: dict[Kind, int] = {}
+        """How many cards of each kind there are."""
+        self.layout = 0
+        """Counts the changes of `order`."""
+        self._order: tuple[NodeName, ...] | None = ()
+        self._places: dict[NodeName, int] = {}
 
     def node(self, name: NodeName) -> NodeState:
         if name not in self.nodes:
             self.nodes[name] = NodeState(name)
+            self._order = None
+            self.described.note(name)
             self._touch(self.nodes[name])
         return self.nodes[name]
+
+    @property
+    def order(self) -> tuple[NodeName, ...]:
+        """All nodes by name: the order in which equals are taken."""
+        if self._order is None:
+            self._order = tuple(sorted(self.nodes))
+            self._places = {name: at for at, name in enumerate(self._order)}
+            self.layout += 1
+        return self._order
+
+    @property
+    def places(self) -> Mapping[NodeName, int]:
+        """Node -> its position in `order`."""
+        return self._places if self.order else {}
+
+    def describe(self, name: NodeName, facts: NodeFacts | None) -> None:
+        """What the Node object says."""
+        state = self.node(name)
+        state.facts = facts
+        self.described.note(name)
+        self._touch(state)
 
     def forget(self, name: NodeName) -> None:
         """Drop a node of which nothing is known and nothing is booked any more."""
         state = self.nodes.get(name)
         if state and not (state.facts or state.inventory or state.bookings or state.hosts):
             del self.nodes[name]
-            for listener in self.changed:
-                listener.add(name)
+            self._order = None
+            self.changed.drop(name)
+            self.described.drop(name)
 
     def set_inventory(self, name: NodeName, inventory: Inventory | None) -> None:
         state = self.node(name)
         state.inventory = inventory
+        self.described.note(name)
         self._recount(state)
 
     def set_open(self, name: NodeName, card: CardId, *, open_: bool) -> None:
@@ -189,6 +226,8 @@ class Fleet:
                     state.resources[resource] = state.resources.get(resource, 0) + sign * amount
         if use:
             state.hosts[key] = use
+        if use or old:
+            self._changed(state)
 
     def group_card(self, group: tuple[str, str]) -> tuple[NodeName, CardId] | None:
         """Where the members of a same-card group sit, if there are any."""
@@ -204,7 +243,11 @@ class Fleet:
             for card in sorted(cards, key=lambda card: (card.index, card.id))
             for one in card.offered
         }
+        for one in state.by_index:
+            self._count_kind(one.card, -1)
         state.by_index = tuple(state.cards.values())
+        for one in state.by_index:
+            self._count_kind(one.card, 1)
         for booking in state.bookings.values():
             _count(state, booking, 1)
         self._touch(state)
@@ -213,9 +256,20 @@ class Fleet:
         free_mib = [card.free_mib for card in state.by_index]
         state.free_mib, state.most_free_mib = sum(free_mib), max(free_mib, default=0)
         state.unused = sum(card.unused for card in state.by_index)
+        state.most_free_core = max((card.free_core for card in state.by_index), default=0)
+        self._changed(state)
+
+    def _changed(self, state: NodeState) -> None:
         state.version += 1
-        for listener in self.changed:
-            listener.add(state.name)
+        self.changed.note(state.name)
+
+    def _count_kind(self, card: Card, by: int) -> None:
+        kind = kind_of(card)
+        count = self.kinds.get(kind, 0) + by
+        if count:
+            self.kinds[kind] = count
+        else:
+            del self.kinds[kind]
 
 
 def _count(state: NodeState, booking: Booking, sign: int) -> None:

@@ -104,6 +104,8 @@ class Lifecycle:
             since=now,
         )
         self._state.add(record)
+        if pod.ask and promised is None:
+            self._state.placer.observe(pod.ask)
         self._note(record, pod)
         if pod.ended and (pod.node is None or pod.settled) and not pod.gated:
             self._endings.end(record, pod, now)

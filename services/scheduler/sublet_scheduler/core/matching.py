@@ -14,8 +14,8 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable")
 """Kubernetes' own taint of a cordoned node; who tolerates it (DaemonSet pods) may go there."""
 
 
-def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) -> Reason | None:
-    """The first thing against `node`, before its cards are looked at."""
+def place_objection(node: NodeState, ask: PodAsk) -> Reason | None:
+    """The first thing against `node` that does not depend on what is in use, nor on its agent."""
     facts = node.facts
     if facts is None or not selects(ask, facts):
         return Reason.NODE_SELECTOR
@@ -28,6 +28,15 @@ def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) 
     cordoned = facts.unschedulable and not CORDONED.tolerated_by(ask.wishes.tolerations)
     if cordoned or not facts.ready:
         return Reason.UNSCHEDULABLE
+    return None
+
+
+def node_objection(node: NodeState, ask: PodAsk, *, now: float, fresh_s: float) -> Reason | None:
+    """The first thing against `node`, before its cards are looked at."""
+    facts = node.facts
+    against = place_objection(node, ask)
+    if against or facts is None:
+        return against
     # like kube-scheduler: who asks for nothing fits everywhere
     if ask.cpu_milli and node.cpu_milli + ask.cpu_milli > facts.cpu_milli:
         return Reason.INSUFFICIENT_CPU

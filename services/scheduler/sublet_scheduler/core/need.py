@@ -71,6 +71,8 @@ class Load:
     """The amount of each card that is asked in MiB."""
     by_card: bool
     """What it takes is not the same of every card."""
+    parts: tuple[tuple[int, int], ...]
+    """The parts of the card's memory that are asked for, as numerators and denominators of percent."""
     profiles: frozenset[str]
     grows: bool
     """It is one need that may be spread over several cards."""
@@ -85,6 +87,7 @@ class Load:
             vendors=frozenset().union(*(need.vendors for need in needs)),
             memory_mib=sum(need.memory_mib for need in needs),
             by_card=any(need.exclusive or need.memory_percent for need in needs),
+            parts=tuple(need.memory_percent.as_integer_ratio() for need in needs),
             profiles=frozenset().union(*(need.profiles for need in needs)),
             grows=any(need.grows for need in needs),
         )

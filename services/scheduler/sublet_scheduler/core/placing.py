@@ -8,13 +8,17 @@ from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
-from sublet_scheduler.core.assigning import Assigned, assign, grants_of
-from sublet_scheduler.core.candidates import Candidates, Policies, Shape, counted_objections
+from sublet_scheduler.core.assigning import grants_of
+from sublet_scheduler.core.candidates import Candidates, counted_objections
 from sublet_scheduler.core.clearing import Plan, beside, counted
+from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.larger import larger_than_any
 from sublet_scheduler.core.limits import Amount, Limits
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
+from sublet_scheduler.core.scoring.fragmentation import Fragmentation
+from sublet_scheduler.core.scoring.workload import Workload
+from sublet_scheduler.core.shapes import Policies, Shape
 
 Avoid = Callable[[NodeName], Reason | None]
 """Why this pod must not go to a node for the moment, beside what the node itself says."""
@@ -32,9 +36,37 @@ class Placer:
     defaults: Policies
     fresh_s: float
     candidates: Candidates
+    eligible: Eligible
+    fragmentation: Fragmentation
     limits: Limits = field(default_factory=Limits)
     tries: int = 0
     """How often a place was sought."""
+
+    @classmethod
+    def over(
+        cls,
+        fleet: Fleet,
+        defaults: Policies,
+        fresh_s: float,
+        *,
+        workload: Workload,
+        limits: Limits | None = None,
+    ) -> "Placer":
+        """A placer that knows nothing of `fleet` yet, and expects `workload`."""
+        fragmentation = Fragmentation(fleet, workload)
+        return cls(
+            fleet,
+            defaults,
+            fresh_s,
+            Candidates(fleet, fragmentation),
+            Eligible(fleet),
+            fragmentation,
+            limits or Limits(),
+        )
+
+    def observe(self, ask: PodAsk) -> None:
+        """A pod that was not there before asks."""
+        self.fragmentation.observe(ask)
 
     def place(
         self, ask: PodAsk, *, now: float, avoid: Avoid = lambda _: None, kept: Kept = NOTHING_KEPT
@@ -44,12 +76,12 @@ class Placer:
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
         if over:
             return _over_limit(over)
-        for real in self._in_order(shape, named):
+        for real in self._in_order(ask, shape, named):
             node = seen_past(real, kept)
             if avoid(node.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
-            assigned = assign(node.by_index, shape.asked, shares_per_card=node.shares_per_card)
-            if isinstance(assigned, Assigned) and not totals_lag(node, ask):
+            assigned = self.candidates.assign_on(node, shape.asked)
+            if assigned and not totals_lag(node, ask):
                 containers = grants_of(assigned, shape.asked)
                 over = self.limits.against(ask.pod.namespace, Amount.of(counted(ask, containers)))
                 if not over:
@@ -65,9 +97,9 @@ class Placer:
         shape = Shape.of(ask, self.defaults, seat[1] if seat else None)
         return shape, seat[0] if seat else only_node(ask)
 
-    def _in_order(self, shape: Shape, named: NodeName | None) -> Iterable[NodeState]:
+    def _in_order(self, ask: PodAsk, shape: Shape, named: NodeName | None) -> Iterable[NodeState]:
         if named is None:
-            return self.candidates.best_first(shape)
+            return self.candidates.best_first(shape, self.eligible.barred(ask, shape.asked))
         return [self.fleet.nodes[named]] if named in self.fleet.nodes else []
 
     def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:

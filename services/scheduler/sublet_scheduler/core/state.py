@@ -13,7 +13,6 @@ from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.candidates import Candidates, Policies
 from sublet_scheduler.core.effects import Effect
 from sublet_scheduler.core.fleet import Fleet, counted_grants
 from sublet_scheduler.core.ledgers import Ledgers
@@ -28,6 +27,8 @@ from sublet_scheduler.core.records import (
     host_use,
     make_grants,
 )
+from sublet_scheduler.core.scoring.workload import Workload
+from sublet_scheduler.core.shapes import Policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Rules:
 
     options: Options = field(default_factory=Options)
     policies: Policies = field(default_factory=lambda: Policies(Policy.BINPACK, Policy.BINPACK))
+    workload: tuple[tuple[PodAsk, float], ...] = ()
+    """Pods that are expected, and how often each comes."""
     reservation_s: float = 10.0
     fresh_s: float = 15.0
     stuck_pin_s: float = 60.0
@@ -66,8 +69,10 @@ class State:
         self.rules = rules
         self.fleet = Fleet()
         self.limits = Limits()
-        self.placer = Placer(
-            self.fleet, rules.policies, rules.fresh_s, Candidates(self.fleet), limits=self.limits
+        workload = Workload()
+        workload.expect(rules.workload)
+        self.placer = Placer.over(
+            self.fleet, rules.policies, rules.fresh_s, workload=workload, limits=self.limits
         )
         self.records: dict[PodUid, PodRecord] = {}
         self.reservations: dict[DecisionId, Reservation] = {}
@@ -138,6 +143,7 @@ class State:
 
     def reserve(self, id_: DecisionId, ask: PodAsk, outcome: Placement | NoRoom, now: float) -> None:
         self.reservations[id_] = Reservation(ask, outcome, now + self.rules.reservation_s)
+        self.placer.observe(ask)
         if isinstance(outcome, Placement):
             grants = make_grants(
                 ask,

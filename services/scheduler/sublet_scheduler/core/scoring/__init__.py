@@ -1,0 +1,1 @@
+"""How good a place is: one small pure module for each policy, behind one interface."""

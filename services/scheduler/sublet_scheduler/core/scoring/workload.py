@@ -1,0 +1,128 @@
+"""The target workload: what pods are expected to ask for, learned from those that were seen.
+
+Every observation weighs a little more than the one before, so that old ones fade; the number of tasks is
+bounded. It depends on nothing but the observations and their order.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sublet.model.claim import PodAsk
+from sublet_scheduler.core.need import Load, loads_of
+
+WINDOW = 10_000
+"""About so many observations count; a workload that is given counts as half of that."""
+MOST_TASKS = 256
+"""Tasks that are remembered; the lightest are forgotten first."""
+MOST_IN_TARGET = 128
+_MATERIAL = 0.05
+"""A target that moved by less than this part of its weight is not worth new scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one load of a pod asks of a card, and its pod of the host. CPU in thousandths of a core."""
+
+    load: Load
+    cpu_milli: int
+    memory_mib: int
+    card_models: tuple[str, ...]
+    exclude_card_models: tuple[str, ...]
+
+    @property
+    def bound(self) -> bool:
+        """It may not take any card."""
+        return bool(self.card_models or self.exclude_card_models)
+
+
+Key = tuple[object, ...]
+
+
+class Workload:
+    def __init__(self) -> None:
+        self._tasks: dict[Key, tuple[Task, float]] = {}
+        self._weight = 1.0
+        """Of the next observation."""
+        self._since = 0.0
+        """Weight of what came since the target was taken last."""
+        self._target: dict[Key, float] = {}
+
+    def expect(self, asks: Iterable[tuple[PodAsk, float]]) -> None:
+        """Begin with a workload that is given, as pods and how often each comes."""
+        known = [(ask, weight) for ask, weight in asks if ask.claims and weight > 0]
+        total = sum(weight for _, weight in known)
+        for ask, weight in known:
+            self._add(ask, WINDOW / 2 * weight / total)
+
+    def observe(self, ask: PodAsk) -> None:
+        """A pod that was not counted before asks for cards."""
+        if not ask.claims:
+            return
+        self._add(ask, self._weight)
+        self._weight *= 1 + 1 / WINDOW
+        if self._weight > 1_000:
+            self._rescale()
+
+    @property
+    def moved(self) -> bool:
+        """Whether so much came since the last target that a new one may differ."""
+        return self._since >= max(1.0, sum(self._target.values()) / 8)
+
+    def target(self, *, afresh: bool) -> list[tuple[Task, float]] | None:
+        """The heaviest tasks with weights that sum to 1; None where the last answer is still good, unless
+        it is wanted `afresh`."""
+        heaviest = sorted(self._tasks.items(), key=lambda one: -one[1][1])[:MOST_IN_TARGET]
+        total = sum(weight for _, (_, weight) in heaviest)
+        before, self._since = self._target, 0.0
+        then = sum(before.values())
+        self._target = {key: weight for key, (_, weight) in heaviest}
+        if before and not afresh:
+            keys = [*self._target, *(key for key in before if key not in self._target)]
+            moved = sum(abs(self._target.get(k, 0.0) / total - before.get(k, 0.0) / then) for k in keys)
+            if moved < _MATERIAL:
+                self._target = before
+                return None
+        return [(task, weight / total) for _, (task, weight) in heaviest]
+
+    def _add(self, ask: PodAsk, weight: float) -> None:
+        for load in loads_of(ask):
+            key = _key(load, ask)
+            known = self._tasks.get(key)
+            task = known[0] if known else _task(load, ask)
+            self._tasks[key] = (task, (known[1] if known else 0.0) + weight)
+            self._since += weight
+        if len(self._tasks) > MOST_TASKS:
+            kept = sorted(self._tasks.items(), key=lambda one: -one[1][1])[: MOST_TASKS * 3 // 4]
+            self._tasks = dict(kept)
+
+    def _rescale(self) -> None:
+        scale, self._weight = 1 / self._weight, 1.0
+        self._since *= scale
+        self._tasks = {key: (task, weight * scale) for key, (task, weight) in self._tasks.items()}
+        self._target = {key: weight * scale for key, weight in self._target.items()}
+
+
+def _task(load: Load, ask: PodAsk) -> Task:
+    wishes = ask.wishes
+    return Task(load, ask.cpu_milli, _rounded(ask.memory_mib), wishes.card_models, wishes.exclude_card_models)
+
+
+def _key(load: Load, ask: PodAsk) -> Key:
+    return (
+        load.cards,
+        load.exclusive,
+        load.core_percent,
+        load.memory_mib,
+        load.parts,
+        load.vendors,
+        load.profiles,
+        ask.cpu_milli,
+        _rounded(ask.memory_mib),
+        ask.wishes.card_models,
+        ask.wishes.exclude_card_models,
+    )
+
+
+def _rounded(memory_mib: int) -> int:
+    """Host memory up to the next power of two: pods that hardly differ are one task."""
+    return 1 << (memory_mib - 1).bit_length() if memory_mib > 0 else 0
