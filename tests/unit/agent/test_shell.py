@@ -60,6 +60,8 @@ def test_state_survives_on_disk_and_skips_what_is_broken(tmp_path: Path) -> None
     state.write_count(128)
     state.write_record(RECORD)
     (tmp_path / "prepared" / "slot-001.json").write_text("{")
+    (tmp_path / "prepared" / "slot-002.json").write_bytes(b"\xff\xfe\x00")  # after a power cut
+    (tmp_path / "prepared" / "slot-003.json").write_text("[" * 100_000)
     again = State(tmp_path)
     assert (again.read_count(), again.read_records()) == (128, {SLOT: RECORD})
     again.drop_record(SLOT)

@@ -24,7 +24,7 @@ def read_checkpoint(text: str | bytes) -> Checkpoint:
             holdings=tuple(_holdings(data["PodDeviceEntries"] or ())),
             served={str(name): len(ids or ()) for name, ids in (data["RegisteredDevices"] or {}).items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRequest(f"the kubelet's device checkpoint is not readable: {error!r}") from error
 
 

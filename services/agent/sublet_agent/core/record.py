@@ -49,7 +49,7 @@ def record_out(record: Record) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def record_in(text: str) -> Record:
+def record_in(text: str | bytes) -> Record:
     """Raises BadRequest where `text` is not a record of a version that this code knows."""
     try:
         document: Mapping[str, object] = json.loads(text)
@@ -75,7 +75,7 @@ def record_in(text: str) -> Record:
                 ),
             ),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadRequest(f"not a record of what was prepared: {error!r}") from error
 
 

@@ -35,7 +35,7 @@ class State:
                 return int(document["count"])
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             log.warning("slots.unreadable", path=str(self._count), error=repr(error))
         return 0
 
@@ -46,7 +46,7 @@ class State:
         found: dict[SlotId, Record] = {}
         for path in sorted(self._prepared.glob("slot-*.json")):
             try:
-                record = record_in(path.read_text())
+                record = record_in(path.read_bytes())
             except (OSError, BadRequest) as error:
                 log.warning("record.unreadable", path=str(path), error=str(error))
                 continue
