@@ -48,7 +48,10 @@ def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> object:
     if ":" in text:
         return text
     if node.tag.endswith(":int"):
-        return loader.construct_yaml_int(node)
+        try:
+            return loader.construct_yaml_int(node)
+        except ValueError:  # of more digits than Python reads; whoever wants a number refuses it
+            return text
     try:
         return WrittenFloat.of(text)
     except ValueError:  # .inf and .nan
@@ -104,6 +107,8 @@ def read_documents(source: str) -> list[Document]:
             return list(_json(name, text))
         except ValueError:
             pass  # YAML may begin so too, and says better where it is wrong
+        except RecursionError:
+            raise Unreadable("nested too deeply", source=name) from None
     return [one for one in _yaml(name, text) if one.value is not None]
 
 

@@ -1,6 +1,7 @@
 """`sublet`, also `kubectl sublet`: one module a command; what a command needs is imported when it runs."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,9 @@ COMMANDS = (cards, explain, events, claims, place, health, release, demo)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit 0 when the work was done, 1 when it could not be, 2 for wrong usage or unreadable input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # manifests may name what no terminal can show
+            stream.reconfigure(errors="backslashreplace")
     arguments = build_parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)

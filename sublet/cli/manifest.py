@@ -24,6 +24,8 @@ COUNTED_BY = {
     "StatefulSet": "replicas",
     "Job": "parallelism",
 }
+MOST_PODS = 150_000
+"""Of one workload: as many as the largest cluster holds."""
 
 _NAMES = {"name": str, "generateName": str, "namespace": str, "annotations": TEXTS, "labels": TEXTS}
 _REQUIREMENT = {"key": str, "operator": str, "values": [str]}
@@ -110,6 +112,9 @@ def _replicas(document: Document, value: Mapping[str, Any], kind: str, path: Pat
     owner = _named(document, value, path)["metadata"]
     spec, where = value.get("spec") or {}, (*path, "spec")
     count = spec.get(COUNTED_BY[kind]) if kind in COUNTED_BY else None
+    if count is not None and count > MOST_PODS:
+        counted = (*where, COUNTED_BY[kind])
+        raise document.unreadable(f"{count} pods of one {kind}; at most {MOST_PODS} are read", counted)
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
         where = (*where, "jobTemplate", "spec")

@@ -105,6 +105,11 @@ BAD = [
     ),
     ("kind: List\nitems: &all\n- kind: List\n  items: *all\n", "document 1, line 1: it contains itself"),
     ("a: \x07\n", "document 1, line 1: not YAML"),
+    ("[" * 100_000, "nested too deeply"),
+    (
+        "kind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: 100000000\n  template: {}\n",
+        "document 1, line 4: 100000000 pods of one Deployment; at most 150000 are read",
+    ),
 ]
 
 
@@ -116,6 +121,19 @@ def test_what_cannot_be_read_ends_with_2_and_its_place_and_prints_nothing(
     assert (ran.code, ran.out) == (2, "")
     assert "bad.yaml: " in ran.err
     assert said in ran.err
+
+
+def test_a_number_of_thousands_of_digits_is_refused_as_an_amount(sublet: Sublet) -> None:
+    text = yaml.safe_dump(pod("p", container(gpu=1))).replace("'1'", "9" * 10_000)
+    ran = sublet("claims", "-f", sublet.file("m.yaml", text))
+    assert (ran.code, "BadQuantity" in ran.out) == (0, True)
+
+
+def test_half_a_character_is_shown_as_it_was_written(sublet: Sublet) -> None:
+    text = json.dumps(pod("\ud800", container(gpu=1)))
+    ran = sublet("claims", "-f", sublet.file("m.json", text))
+    assert ran.code == 0, ran.err
+    assert "\\ud800" in ran.out
 
 
 def test_a_missing_file_ends_with_2(sublet: Sublet) -> None:
