@@ -9,6 +9,7 @@ import pynvml
 
 from sublet.cards.nvml.library import Meaning, code, meaning, optional
 from sublet.cards.nvml.rates import Counters
+from sublet.cards.nvml.reading import read_processes
 
 MIB = 1 << 20
 RETIRED_PAGES_LIMIT = 63
@@ -80,8 +81,8 @@ def _memory(handle: Any) -> Any:
 
 
 def _leftover_mib(handle: Any, memory: Any) -> int | None:
-    """Known only where the driver counts its own reserve apart and lists who computes on the card."""
-    running = optional(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    """Known only where the driver counts its own reserve apart and lists who holds the card."""
+    running = read_processes(handle)
     if memory is None or running is None:
         return None
     return 0 if running else int(memory.used) // MIB

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sublet_agent.core.bucket import BURST
+from sublet_agent.core.bucket import BURST, KINDS
 from sublet_agent.core.edits import Edits, Injection, Node
 from sublet_agent.core.record import Record, record_in, record_out
 from sublet_agent.settings import Settings
@@ -203,6 +203,19 @@ async def test_what_a_full_box_dropped_is_told_by_its_number_once_the_bus_is_bac
     assert [signal.code or (signal.name, signal.value, signal.count) for signal in found] == [
         *(3, 4, 5, (SUPPRESSED, "2", 2)),
     ]
+
+
+def test_a_flood_while_the_bus_is_away_stays_in_the_box_and_every_signal_is_counted() -> None:
+    now_s = [0.0]
+    signals = SignalBox(
+        MemoryBus(LAYOUT), node=NODE, boot_id="b1", epoch="e1", unix_ms=lambda: 1, clock=lambda: now_s[0]
+    )
+    for number in range(50_000):
+        now_s[0] = number / 10_000
+        signals.put(xid(number % 150))
+    assert signals.waiting == BURST
+    assert signals.folded == 50_000 - BURST - KINDS
+    assert signals.dropped == 0
 
 
 async def test_what_came_too_fast_is_sent_when_it_is_due() -> None:
