@@ -9,6 +9,7 @@ from typing import Any
 
 from sublet.contract import dialects, keys, podspec
 from sublet.contract.dialects.interface import NATIVE_NAME, Dialect, Options
+from sublet.contract.gangs import read_gang
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.contract.quantity import whole_number
 from sublet.contract.wishes import read_wishes
@@ -48,6 +49,9 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
     wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate, foreign)
     if isinstance(wishes, Refusal):
         return wishes
+    gang = read_gang(pod)
+    if isinstance(gang, Refusal):
+        return gang
     heired = _with_heirs(claims)
     if isinstance(heired, Refusal):
         return heired
@@ -67,6 +71,7 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
         memory_mib=memory_mib,
         resources=resources,
         priority=priority,
+        gang=gang,
         node_name=NodeName(node_name) if node_name else None,
         containers=tuple(container.name for container in found),
         owner=owner,

@@ -16,8 +16,6 @@ from sublet.model.reasons import Refusal, RefusalCode
 _NOT_YET = {
     keys.NUMA: ("same",),
     keys.SERVICE_CLASS: ("online", "offline"),
-    keys.GANG: None,
-    keys.GANG_SIZE: None,
 }
 
 
@@ -91,6 +89,8 @@ def _judge(key: str, value: object) -> Refusal | None:
         return _not_yet(key, value) if value == Policy.FRAGMENTATION else None
     if key == keys.LINK:
         return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
+    if key in (keys.GANG, keys.GANG_SIZE):
+        return None  # read together, see `gangs`
     if not value.strip(" ,"):
         return _bad(key, value, ("a name",) if key == keys.SAME_CARD else ("a comma list",))
     return None

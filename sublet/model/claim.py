@@ -101,6 +101,17 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Pods of one namespace that are placed together or not at all."""
+
+    name: str
+    size: int
+    """How many pods it has; of our own annotation only those with a claim count."""
+    derived: bool = False
+    """Read from the words of another controller; it may create some members only after others run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodAsk:
     """All that a placement needs to know of a pod.
 
@@ -116,6 +127,7 @@ class PodAsk:
     resources: Mapping[str, int] = field(default_factory=dict)
     """Effective requests of the extended resources that Sublet serves, the slot included."""
     priority: int = 0
+    gang: Gang | None = None
     node_name: NodeName | None = None
     """Set by the user in spec.nodeName: the pod cannot be gated and must fit there."""
     containers: tuple[str, ...] = ()

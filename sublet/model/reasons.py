@@ -46,6 +46,8 @@ class Reason(StrEnum):
     KEPT = "Kept"
     QUEUED = "Queued"
     NAMESPACE_LIMIT = "NamespaceLimit"
+    GANG_INCOMPLETE = "GangIncomplete"
+    GANG_NO_ROOM = "GangNoRoom"
 
 
 class RefusalCode(StrEnum):
@@ -71,6 +73,8 @@ class ReportCode(StrEnum):
 
     BOUND_ELSEWHERE = "BoundElsewhere"
     FORGED_DECISION = "ForgedDecision"
+    GANG_GIVEN_UP = "GangGivenUp"
+    GANG_INCOMPLETE = "GangIncomplete"
     NODE_RELEASED = "NodeReleased"
     PATCH_REFUSED = "PatchRefused"
     STUCK_PIN = "StuckPin"
@@ -116,6 +120,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.KEPT: Explanation("the card would do, and is kept for a pod that is ahead in the queue", "wait, or raise the pod's priority"),
     Reason.QUEUED: Explanation("pods that wait already are tried first", "nothing: it is decided in its turn"),
     Reason.NAMESPACE_LIMIT: Explanation("a quota of the namespace does not allow as much of cards", "wait until pods of the namespace end, ask for less, or raise the quota"),
+    Reason.GANG_INCOMPLETE: Explanation("pods of its gang are missing or still held by others", "wait until all are created; correct sublet.dev/gang-size if it is wrong"),
+    Reason.GANG_NO_ROOM: Explanation("the pods of its gang do not all fit at once", "wait, or make the gang smaller"),
     Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
 }  # fmt: skip
 
@@ -140,6 +146,8 @@ REFUSALS: dict[RefusalCode, Explanation] = {
 REPORTS: dict[ReportCode, Explanation] = {
     ReportCode.BOUND_ELSEWHERE: Explanation("a pod runs on another node than the one that has its cards", "delete the pod; somebody bound it past its pin"),
     ReportCode.FORGED_DECISION: Explanation("a pod runs with a decision that the scheduler did not sign; the cards it names take no new shares", "delete the pod, and look at who may write pods"),
+    ReportCode.GANG_GIVEN_UP: Explanation("a gang that another controller described stayed incomplete; its pods are placed one by one", "nothing, or write sublet.dev/gang-size with the number of pods that must start together"),
+    ReportCode.GANG_INCOMPLETE: Explanation("a gang waits for a long time for pods that are not there", "create the missing pods, or correct sublet.dev/gang-size"),
     ReportCode.NODE_RELEASED: Explanation("an operator said that a node is off; what was ending there is free", "nothing"),
     ReportCode.PATCH_REFUSED: Explanation("the API server refuses the patch that would release or mark a pod", "read its message: a policy or a webhook stands against it"),
     ReportCode.STUCK_PIN: Explanation("a released pod cannot start where its cards are, and nothing would replace it", "make room on the node, or delete the pod"),

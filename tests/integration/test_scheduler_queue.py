@@ -48,3 +48,21 @@ async def test_a_quota_holds_a_pod_with_the_numbers_until_it_is_raised(on: Stage
         raised = MergePatch({"spec": {"hard": {keys.LIMIT_MEMORY: "11k"}}})
         await on.kube.patch(RESOURCE_QUOTAS, "cards", raised, namespace="default")
         await on.released("two")
+
+
+async def test_a_gang_is_released_when_all_its_pods_are_there_and_fit(on: Stage) -> None:
+    await on.add_node("n1", *cards("n1", 1))
+    await on.add_node("n2", *cards("n2", 1))
+    together = {keys.GANG: "train", keys.GANG_SIZE: "2"}
+    async with on.scheduler():
+        for node in ("n1", "n2"):
+            await on.until_totals(node)
+        held = await on.create(pod("rank-0", container(gpu=1), annotations=together))
+        assert "pods of its gang are missing" in held["metadata"]["annotations"][keys.WAITING]
+        await on.create(pod("alone", container(gpu=1)))
+        await on.released("alone")
+        await on.create(pod("rank-1", container(gpu=1), annotations=together))
+        assert on.is_gated("rank-0")
+        await on.delete("alone")
+        await on.released("rank-0")
+        await on.released("rank-1")

@@ -11,6 +11,7 @@ from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.records import Stage
 
+from sublet.contract import keys
 from sublet.model.ids import CardId, PodUid
 from sublet.model.placement import Placement
 from tests.builders import cards, container, pod, verdict
@@ -48,6 +49,14 @@ class Histories(RuleBasedStateMachine):
         taken = any(one.ref.name == f"pod-{self.count}" for one in self.world.pods.values())
         if not taken:
             self.world.create(manifest)
+
+    @rule(shape=st.sampled_from(SHAPES), gang=st.sampled_from(["one", "two"]), size=st.integers(2, 3))
+    def create_a_member(self, shape: list[dict[str, Any]], gang: str, size: int) -> None:
+        """`World` refuses the release of a member before the ledger shows cards for all of its gang."""
+        self.count += 1
+        name = f"{gang}-{size}"
+        annotations = {keys.GANG: name, keys.GANG_SIZE: str(size)}
+        self.world.create(pod(f"{name}-{self.count}", *shape, annotations=annotations))
 
     @rule(shape=st.sampled_from(SHAPES))
     def ask_and_vanish(self, shape: list[dict[str, Any]]) -> None:
@@ -110,7 +119,7 @@ class Histories(RuleBasedStateMachine):
         self.world.hold_writes = False
         self.world.ledger_back()
 
-    @rule(seconds=st.sampled_from([0.5, 11.0]))
+    @rule(seconds=st.sampled_from([0.5, 11.0, 31.0]))
     def wait(self, seconds: float) -> None:
         self.world.wait(seconds)
 

@@ -62,8 +62,6 @@ def test_no_isolation_is_what_there_is() -> None:
         (keys.ISOLATION, "mps"),
         (keys.SERVICE_CLASS, "online"),
         (keys.SERVICE_CLASS, "offline"),
-        (keys.GANG, "train"),
-        (keys.GANG_SIZE, "4"),
     ],
 )
 def test_what_is_not_built_yet_says_so(key: str, value: str) -> None:

@@ -267,6 +267,9 @@ class World:
     def send(self, event: ev.Event) -> None:
         effects = self.engine.handle(event, now=self.now)
         self.heard.append((self.now, event, effects))
+        for effect in effects:
+            if isinstance(effect, ef.ReleasePod) and effect.uid in self.pods:
+                self._check_gang(self.pods[effect.uid])
         self.log += effects
         self.held += effects
 
@@ -387,6 +390,19 @@ class World:
         self._check_users(users | self.physical)
         for entry in self.ledger.values():
             _check_entry(entry, {one.id: one for one in self.inventories.get(entry.node, ())})
+
+    def _check_gang(self, pod: PodFacts) -> None:
+        """No pod of a gang is released before the ledger shows cards for all of it."""
+        gang = pod.ask.gang if pod.ask else None
+        if gang is None or gang.derived:
+            return
+        granted = {grant.uid for entry in self.ledger.values() for grant in entry.grants}
+        have = [
+            uid
+            for uid, one in self.pods.items()
+            if one.ask and one.ask.gang == gang and (uid in granted or one.phase == "Succeeded")
+        ]
+        assert len(have) >= gang.size, f"{pod.ref} is released, of its gang only {have} have cards"
 
     def _check_users(self, users: dict[PodUid, Placement]) -> None:
         """Pods that may run or still do never share a card beyond what it has."""

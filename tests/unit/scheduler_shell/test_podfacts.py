@@ -108,7 +108,7 @@ def test_a_claim_that_cannot_be_read_any_more_is_known_all_the_same() -> None:
     manifest["metadata"]["annotations"][keys.GANG] = "g"
     facts = read(manifest)
     assert facts.claimed
-    assert facts.unreadable.code is RefusalCode.NOT_SUPPORTED_YET
+    assert facts.unreadable.code is RefusalCode.MISSING_KEY
 
 
 def test_unschedulable_is_not_said_of_a_pod_that_waits_for_a_preemption() -> None:

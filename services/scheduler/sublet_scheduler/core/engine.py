@@ -24,6 +24,7 @@ from sublet_scheduler.core.effects import (
 )
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.gangs import Gangs
 from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
@@ -43,8 +44,9 @@ class Engine:
         self.holds = Holds(self.state)
         self.endings = Endings(self.state)
         self.releases = Releases(self.state, self.endings)
-        self.lifecycle = Lifecycle(self.state, self.releases, self.endings)
-        self.waiting = Waiting(self.state, self.releases, self.holds)
+        self.gangs = Gangs(self.state, self.releases)
+        self.lifecycle = Lifecycle(self.state, self.releases, self.endings, self.gangs)
+        self.waiting = Waiting(self.state, self.releases, self.holds, self.gangs)
         self.reviews = Reviews(self.state, self.waiting, self.holds)
         self.stuck = StuckPins(self.state)
 
@@ -60,7 +62,7 @@ class Engine:
         times = [first.until] if first else []
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
-        times += self.state.avoid.values()
+        times += [*self.state.avoid.values(), *self.gangs.timers()]
         for record in self.state.watched():
             times += [*self.releases.timer(record, now), *self.stuck.timer(record)]
         return min(times, default=None)
@@ -158,6 +160,7 @@ class Engine:
                 self.reviews.expire(now)
                 self.releases.tick(now)
                 self.stuck.tick(now)
+                self.gangs.tick(now)
                 if state.pass_due(now):
                     self.waiting.try_all(now)
             case _:
@@ -290,6 +293,7 @@ class Engine:
         self._flush_totals(now)
         if not self.state.merged:
             return
+        self.gangs.settle(now)
         for node in sorted(self.state.ledgers.dirty):
             write = self.state.ledgers.next_write(self.state.wanted_entry(node))
             if write:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sublet.contract.decision import Decision
-from sublet.model.claim import PodAsk, Toleration
+from sublet.model.claim import Gang, PodAsk, Toleration
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.reasons import Refusal
 
@@ -67,6 +67,8 @@ class PodFacts:
     memory_mib: int = 0
     resources: Mapping[str, int] = field(default_factory=dict)
     """Served extended resources which an unclaimed pod uses all the same."""
+    gang: Gang | None = None
+    """Of an unclaimed pod: the gang whose controller counts it."""
     created_s: float = 0.0
     """creationTimestamp as Unix seconds; the order of arrival."""
     ask: PodAsk | None = None

@@ -33,12 +33,13 @@ from sublet_scheduler.core.state import State
 @dataclass(slots=True)
 class Hold:
     """`since` is when somebody left last, or the plan was made, monotonic seconds; `left` are the nodes
-    on which this pod waited in vain."""
+    on which this pod waited in vain; holds of one `group` count as one."""
 
     order: Order
     plan: Plan
     since: float
     left: frozenset[NodeName] = frozenset()
+    group: object = None
 
 
 class Holds:
@@ -71,9 +72,11 @@ class Holds:
         if hold:
             self._keep(record, hold)
 
-    def keep(self, record: PodRecord, ask: PodAsk, now: float) -> None:
-        """Keep a place for a pod that found no room, unless so many are ahead that it gets none."""
-        if len(self._holds) >= self._state.rules.holds:
+    def keep(self, record: PodRecord, ask: PodAsk, now: float, *, group: object = None) -> None:
+        """Keep a place for a pod that found no room, unless so many are ahead that it gets none. Those of
+        one `group` count as one."""
+        groups = {uid if hold.group is None else hold.group for uid, hold in self._holds.items()}
+        if len(groups) >= self._state.rules.holds and group not in groups:
             return
         shape, named = self._state.placer.shape(ask)
         hold = self._before.get(record.uid)
@@ -86,7 +89,7 @@ class Holds:
             left = frozenset()
             plan = self._plan(record, ask, shape.asked, named, left, now)
         if plan:
-            self._keep(record, Hold(record.order, plan, now, left))
+            self._keep(record, Hold(record.order, plan, now, left, group))
 
     def _keep(self, record: PodRecord, hold: Hold) -> None:
         self._holds[record.uid] = hold

@@ -13,6 +13,7 @@ from sublet_scheduler.core.effects import StepDown
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.fleet import HostUse
+from sublet_scheduler.core.gangs import Gangs
 from sublet_scheduler.core.records import PodRecord, Stage, host_use
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import Reservation, State
@@ -20,14 +21,16 @@ from sublet_scheduler.core.telling import announce, report
 
 
 class Lifecycle:
-    def __init__(self, state: State, releases: Releases, endings: Endings) -> None:
+    def __init__(self, state: State, releases: Releases, endings: Endings, gangs: Gangs) -> None:
         self._state = state
         self._releases = releases
         self._endings = endings
+        self._gangs = gangs
         self._distrusted: dict[tuple[NodeName, CardId], set[PodUid]] = {}
         """Cards closed because a pod with a decision that is not ours names them."""
 
     def seen(self, pod: PodFacts, now: float) -> None:
+        self._gangs.note(pod, now)
         if not pod.claimed and pod.uid not in self._state.records:
             self._unclaimed(pod)
             return
@@ -181,6 +184,7 @@ class Lifecycle:
             self._state.watch(record, (record.stuck_s or now) if stuck else None)
 
     def gone(self, uid: PodUid, last: PodFacts | None, now: float) -> None:
+        self._gangs.forget(uid)
         record = self._state.records.get(uid)
         if record is None:
             self._unclaimed_gone(uid, last)

@@ -4,7 +4,7 @@ A committed grant of a gated pod is dropped only after a guarded patch of ours m
 patch fail (fencing).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sublet.model.ids import CardId, NodeName, PodUid
 from sublet.model.placement import LedgerGrant, NodeLedger, Placement
@@ -23,6 +23,8 @@ class Releases:
     def __init__(self, state: State, endings: Endings) -> None:
         self._state = state
         self._endings = endings
+        self.may_release: Callable[[PodRecord], bool] = lambda _: True
+        """Whether the pod may run as soon as the ledger shows its cards; gangs wait for each other."""
 
     # -- the ledger
 
@@ -94,20 +96,29 @@ class Releases:
         """The bus shows `entry`: what waited for it goes on."""
         self._state.dropped.get(entry.node, set()).intersection_update(grant.uid for grant in entry.grants)
         for record in self._state.on_node(entry.node):
-            if record.stage is Stage.COMMITTING and self._state.in_ledger(record):
-                announce(self._state, "committed", record)
-                self._state.enter(record, Stage.RELEASING, now)
-            if record.stage is Stage.RELEASING:
-                self._send_release(record, now)
+            self.proceed(record, now)
             if record.stage is Stage.ENDING and not record.ending_revision:
                 shown = [one for one in entry.grants if one.uid == record.uid]
                 if shown and all(one.state == "ending" for one in shown):
                     record.ending_revision = entry.revision
 
+    def proceed(self, record: PodRecord, now: float) -> None:
+        """From the ledger to the release, where nothing stands against it."""
+        if record.stage is Stage.COMMITTING and self._state.in_ledger(record):
+            if not self.may_release(record):
+                self._state.regrouped.add(record.uid)
+                return
+            announce(self._state, "committed", record)
+            self._state.enter(record, Stage.RELEASING, now)
+        if record.stage is Stage.RELEASING:
+            self._send_release(record, now)
+
     # -- patches
 
     def _send_release(self, record: PodRecord, now: float) -> None:
         ready = record.facts is not None and not record.patching and record.again_s <= now
+        if not self.may_release(record):
+            return
         if ready and record.facts and record.placement and self._state.in_ledger(record):
             record.patching = True
             self._state.effects.append(
@@ -133,10 +144,10 @@ class Releases:
             if not record.patching and record.again_s <= now:
                 self.retry(record, now)
 
-    @staticmethod
-    def timer(record: PodRecord, now: float) -> Iterator[float]:
+    def timer(self, record: PodRecord, now: float) -> Iterator[float]:
         """When a patch is to be tried again, monotonic seconds."""
-        if record.stage is not Stage.RELEASED and not record.patching:
+        held = record.stage is Stage.RELEASING and not self.may_release(record)
+        if record.stage is not Stage.RELEASED and not record.patching and not held:
             yield max(record.again_s, now)
 
     def patch_again(self, uid: PodUid, now: float) -> None:

@@ -50,6 +50,8 @@ class Reviews:
             outcome: Placement | NoRoom = _only(Reason.UNDECIDED)
         elif asked.foreign_gates:
             outcome = _only(Reason.FOREIGN_GATE)
+        elif ask.gang:
+            outcome = _only(Reason.GANG_INCOMPLETE)
         elif state.dirty and not ask.node_name and self._waiting.anybody_ahead(ask):
             outcome = _only(Reason.QUEUED)
         else:

@@ -49,6 +49,10 @@ class Rules:
     patch_again_s: float = 1.0
     tell_again_s: float = 30.0
     """The least time between two waiting notes on one pod."""
+    gang_s: float = 600.0
+    """After so long a gang that lacks pods is reported, or given up where another controller described it."""
+    gang_hold_s: float = 30.0
+    """The longest that a part of a gang may hold cards."""
     holds: int = 16
     """So many waiting pods at the head of the queue have a place kept for them."""
     hold_s: float = 600.0
@@ -99,6 +103,8 @@ class State:
         self.passed_s = float("-inf")
         """When the waiting pods were tried last."""
         self.waiting: set[PodUid] = set()
+        self.regrouped: set[PodUid] = set()
+        """Pods of gangs that changed in this event."""
         self._watched: set[PodUid] = set()
         self.totals_dirty: set[NodeName] = set()
         self.totals_in_flight: set[NodeName] = set()
@@ -230,6 +236,8 @@ class State:
             (self.waiting.add if stage is Stage.WAITING else self.waiting.discard)(record.uid)
             if stage in (Stage.RELEASING, Stage.FENCING):
                 self._watched.add(record.uid)
+        if record.ask and record.ask.gang:
+            self.regrouped.add(record.uid)
         if record.node:
             self.ledgers.dirty.add(record.node)
 
@@ -294,6 +302,23 @@ class State:
         return Reason.NODE_NOT_PREPARED if until is not None and until > now else None
 
     # -- bookings
+
+    def try_on(self, record: PodRecord, placement: Placement) -> None:
+        """Book `placement` for a waiting pod for a moment, to see what fits beside it; then `take_off`."""
+        if record.ask:
+            grants = make_grants(
+                record.ask,
+                placement,
+                uid=record.uid,
+                ref=record.ref,
+                decision=record.decision,
+                cards=self.cards(placement.node),
+                options=self.rules.options,
+            )
+            self._book(record.uid, placement.node, record.ref, record.ask, grants)
+
+    def take_off(self, record: PodRecord, node: NodeName) -> None:
+        self._unbook(record.uid, node)
 
     def _book(
         self, key: str, node: NodeName, ref: PodRef, ask: PodAsk | None, grants: Iterable[LedgerGrant]

@@ -3,26 +3,33 @@
 A pod that finds no room keeps a place (see `holds`); the pods behind it may use what does not delay it.
 """
 
+from collections.abc import Mapping
+
 from sublet.contract.queue import Order, order
 from sublet.model.claim import PodAsk
 from sublet.model.placement import NoRoom, Placement
-from sublet.model.reasons import Reason
+from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.core.gangs import GangId, Gangs, Gathering
 from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import State
 from sublet_scheduler.core.telling import announce, explain
+from sublet_scheduler.core.together import Together
 
+NO_REASONS: Mapping[Reason, int] = {}
 HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE, Reason.NAMESPACE_LIMIT})
 """Reasons for which no place is kept: the node's pods are not what is in the way."""
 
 
 class Waiting:
-    def __init__(self, state: State, releases: Releases, holds: Holds) -> None:
+    def __init__(self, state: State, releases: Releases, holds: Holds, gangs: Gangs) -> None:
         self._state = state
         self._releases = releases
         self._holds = holds
+        self._gangs = gangs
+        self._together = Together(state)
 
     def anybody_ahead(self, ask: PodAsk) -> bool:
         """Whether a pod that waits must be tried before one that is created now."""
@@ -37,12 +44,20 @@ class Waiting:
         state = self._state
         state.dirty = False
         failed: dict[object, NoRoom] = {}
+        tried: set[GangId] = set()
         state.passed_s = now
         self._holds.begin()
         waiting = [state.records[uid] for uid in state.waiting]
         for record in sorted(waiting, key=lambda one: one.order):
             pod = record.facts
             if pod is None or not _may_be_tried(record, pod):
+                continue
+            gathering = self._gangs.of(record)
+            if gathering:
+                id_ = (record.ref.namespace, gathering.gang.name)
+                if id_ not in tried:
+                    tried.add(id_)
+                    self._try_gang(id_, gathering, now)
                 continue
             if record.patching:
                 self._holds.carry(record)
@@ -83,6 +98,42 @@ class Waiting:
         if not outcome.reasons.keys() & HOPELESS:
             self._holds.keep(record, ask, now)
 
+    def _try_gang(self, id_: GangId, gathering: Gathering, now: float) -> None:
+        """Place all members that wait, or none; what is told of one is told of all."""
+        state, gang = self._state, gathering.gang
+        members = self._gangs.records(gathering)
+        waiting = [one for one in members if one.stage is Stage.WAITING]
+        if any(one.patching for one in waiting):
+            for record in waiting:
+                self._holds.carry(record)
+            return
+        missing = self._gangs.missing(gathering)
+        ready = [one for one in waiting if one.facts and one.facts.gated and not one.facts.foreign_gates]
+        if missing or len(ready) < len(waiting):
+            why = f"{missing} are missing" if missing else f"{len(waiting) - len(ready)} are held by others"
+            no_room = _gang_waits(Reason.GANG_INCOMPLETE, f"of gang {gang.name!r} of {gang.size} pods {why}")
+        else:
+            near = [one.node for one in members if one.node]
+            outcome = self._together.places(ready, near, self._holds.kept, now)
+            needed = gang.size - len(gathering.others) - len(members) + len(waiting)
+            if isinstance(outcome, NoRoom) and 0 < needed < len(ready):  # more came than must start together
+                outcome = self._together.places(ready[:needed], near, self._holds.kept, now)
+            if not isinstance(outcome, NoRoom):
+                for record in ready:
+                    if record.uid in outcome:
+                        state.hold(record, Stage.COMMITTING, now, placement=outcome[record.uid])
+                        announce(state, "decided", record)
+                return
+            text = f"gang {gang.name!r} of {gang.size} pods does not fit at once: {outcome.message}"
+            no_room = _gang_waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
+            if not outcome.reasons.keys() & HOPELESS:
+                for record in ready:
+                    if record.ask:
+                        self._holds.keep(record, record.ask, now, group=id_)
+        for record in ready:
+            record.no_room = no_room
+            self._tell(record, now)
+
     def _tell(self, record: PodRecord, now: float) -> None:
         """Write into the pod why it waits, when the reasons changed and not too often."""
         why = record.no_room
@@ -94,6 +145,12 @@ class Waiting:
         if (reasons != record.told and not recently) or stale:
             record.told, record.told_s = reasons, now
             self._releases.send_waiting(record, why.message)
+
+
+def _gang_waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS) -> NoRoom:
+    return NoRoom(
+        reasons={**reasons, reason: 1}, message=f"{text} (1 {reason}); {EXPLANATIONS[reason].way_out}"
+    )
 
 
 def newest(ask: PodAsk) -> Order:

@@ -10,10 +10,11 @@ import msgspec
 from sublet.contract import decision, dialects, keys, podspec
 from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import Options
+from sublet.contract.gangs import read_gang
 from sublet.contract.podspec import Json
 from sublet.contract.quantity import whole_number
 from sublet.contract.reading import enabled_dialects, read_pod
-from sublet.model.claim import PodAsk
+from sublet.model.claim import Gang, PodAsk
 from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.reasons import Refusal
@@ -149,6 +150,7 @@ class PodReader:
             cpu_milli=cpu_milli,
             memory_mib=memory_mib,
             resources=self._served(view),
+            gang=_gang(pod.metadata),
             created_s=_unix_s(pod.metadata.created),
         )
 
@@ -165,6 +167,12 @@ class PodReader:
             name: podspec.effective(found, lambda one, name=name: _units(one.limits.get(name)))  # type: ignore[misc]
             for name in sorted(named)
         }
+
+
+def _gang(meta: _Meta) -> Gang | None:
+    """The gang of an unclaimed pod, where a controller counts it."""
+    read = read_gang({"metadata": {"labels": meta.labels or {}, "annotations": meta.annotations or {}}})
+    return read if isinstance(read, Gang) and read.derived else None
 
 
 def _may_claim(pod: _Slim) -> bool:
