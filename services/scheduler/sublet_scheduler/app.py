@@ -26,6 +26,7 @@ from sublet_scheduler.shell.cards import Cards
 from sublet_scheduler.shell.certs import Certificates
 from sublet_scheduler.shell.driver import Driver
 from sublet_scheduler.shell.effects import ClusterEffects
+from sublet_scheduler.shell.extender import Extender, serve_extender
 from sublet_scheduler.shell.feeds import Feeds
 from sublet_scheduler.shell.kubeevents import KubeEvents
 from sublet_scheduler.shell.ledger import Ledger
@@ -168,6 +169,11 @@ async def _run(
             elsewhere=admission.elsewhere,
         )
     )
+    if settings.extender_port:
+        extender = Extender(state=engine.state, kube=kube, options=options)
+        await held.enter_async_context(
+            serve_extender(extender, host=settings.extender_host, port=settings.extender_port)
+        )
     ready.begin()
     listening(webhook_port, probe_port)
     loops: dict[str, Loop] = {

@@ -29,6 +29,9 @@ class Settings:
     """DNS names and addresses in the webhook's certificate."""
     probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address
     probe_port: int = 8080
+    extender_host: str = "0.0.0.0"  # noqa: S104 - kube-scheduler calls from anywhere
+    extender_port: int = 0
+    """Where gpushare's scheduler extender is served, over plain HTTP; 0: nowhere."""
     log_level: str = "info"
     decision_budget_s: float = 2.0
     """Longest a webhook answer may take; stays under the API server's timeoutSeconds."""
