@@ -1,5 +1,6 @@
 """A second witness for a card whose driver does not answer: what the kernel's PCI bus says of it."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,18 +11,26 @@ DEAD = b"\xff\xff\xff\xff"
 
 
 class Witness:
-    """Asks sysfs in a thread of its own, since a dead bus may hold the asker as well."""
+    """Asks sysfs in a thread of its own, since a dead bus may hold the asker as well. It speaks only of cards
+    that it once met: some machines show their bus to nobody, or another one."""
 
     def __init__(self, sysfs_root: Path, *, limit_s: float) -> None:
         self._devices = sysfs_root / "bus/pci/devices"
         self._worker = Worker(limit_s=limit_s)
+        self._met: set[str] = set()
+
+    async def meet(self, pci: str | None) -> None:
+        """Look for a card whose driver answers, so that its absence can be noticed later."""
+        if pci is not None and pci not in self._met and await self._ask(_there, pci):
+            self._met.add(pci)
 
     async def gone(self, pci: str | None) -> bool:
         """Whether the bus proves that no card is at `pci` any more; what it does not tell proves nothing."""
-        if pci is None:
-            return False
+        return pci is not None and pci in self._met and await self._ask(_gone, pci)
+
+    async def _ask(self, question: Callable[[Path], bool], pci: str) -> bool:
         try:
-            return await self._worker.call(partial(_gone, self._devices, pci), about=pci)
+            return await self._worker.call(partial(question, self._devices / pci), about=pci)
         except (Stuck, OSError):
             return False
 
@@ -29,8 +38,12 @@ class Witness:
         self._worker.close()
 
 
-def _gone(devices: Path, pci: str) -> bool:
-    if not (devices / pci).exists():
-        return devices.exists() and any(devices.iterdir())
-    with (devices / pci / "config").open("rb") as config:
+def _there(device: Path) -> bool:
+    return device.exists()
+
+
+def _gone(device: Path) -> bool:
+    if not device.exists():
+        return True
+    with (device / "config").open("rb") as config:
         return config.read(len(DEAD)) == DEAD

@@ -167,7 +167,7 @@ async def test_a_wedged_card_is_unknown_and_lost_only_when_the_bus_agrees(stage:
         (devices / f"0000:b{number}:00.0").mkdir(parents=True)
         (devices / f"0000:b{number}:00.0" / "config").write_bytes(b"\xde\x10\x00\x20")
     async with stage.agent():
-        await stage.until_allocatable(ALL)
+        await stage.until_state(A, HealthState.HEALTHY)
         stage.driver.change(A, hang=True)
         unknown = await stage.until_state(A, HealthState.UNKNOWN)
         stage.xid(B, 79)  # the others are watched on

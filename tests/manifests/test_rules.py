@@ -71,6 +71,7 @@ HOST_PATHS = {
         "/sys/fs/cgroup",
         "/dev",
         "/",
+        "/var/lib/amd-metrics-exporter",
     },
     "simulated": {
         "/var/lib/kubelet/device-plugins",

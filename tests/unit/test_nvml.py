@@ -463,3 +463,16 @@ async def test_a_card_that_hangs_while_the_bus_says_nothing_is_never_lost(
     for _ in range(3):
         await heard.probe(A, "hang")
     assert not any(one.value == "lost" for one in heard.all)
+
+
+async def test_a_bus_that_never_showed_the_card_proves_nothing(
+    fake: FakeNvml, source: NvmlCards, tmp_path: Path
+) -> None:
+    (tmp_path / "bus/pci/devices/0000:00:1f.0").mkdir(parents=True)
+    two_cards(fake)
+    heard = Heard(source)
+    await heard.probe(A, "ok")
+    fake.change(A, hang=True)
+    for _ in range(2):
+        await heard.probe(A, "hang")
+    assert not any(one.value == "lost" for one in heard.all)

@@ -143,7 +143,9 @@ class NvmlCards:
         health: HealthReading | None = None
         if how is Outcome.OK:
             health, how = await self._read_health(card.id, now_s)
-        if how in (Outcome.HANG, Outcome.ERROR) and await self._witness.gone(card.pci):
+        if how is Outcome.OK:
+            await self._witness.meet(card.pci)
+        elif how in (Outcome.HANG, Outcome.ERROR) and await self._witness.gone(card.pci):
             how = Outcome.LOST
         watched = self._monitor is not None and not self._monitor.trouble()
         return self._observer.polled(card.id, how, health, watched=watched, now_s=now_s)

@@ -197,6 +197,8 @@ def test_a_plugin_of_another_vendor_for_the_same_cards_is_a_problem() -> None:
         "nvidia.com/gpu.shared",
         "nvidia.com/mig-1g.5gb",
         "aliyun.com/gpu-mem",
+        "amd.com/gpu",
+        "amd.com/cpx_nps1",
     ):
         one = ready()
         [inventory] = inventories(

@@ -8,7 +8,8 @@ from sublet.model.reasons import Reason
 _OF_DIALECTS = frozenset(
     {*keys.NATIVE_RESOURCES, keys.NVIDIA_GPU, keys.ALIYUN_GPU_MEM, keys.ALIYUN_GPU_COUNT}
 )
-_SAME_CARDS = (f"{keys.NVIDIA_GPU}.", "nvidia.com/mig-")  # how NVIDIA's plugin names shared cards and slices
+# How the vendors' plugins name shared cards and slices, AMD's also whole cards.
+_SAME_CARDS = (f"{keys.NVIDIA_GPU}.", "nvidia.com/mig-", "amd.com/")
 
 
 def foreign_plugins(served: Mapping[str, int]) -> tuple[str, ...]:
