@@ -6,9 +6,11 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from sublet_scheduler.core.assigning import Objections, assign
 from sublet_scheduler.core.facts import Taint
 from sublet_scheduler.core.fleet import CardState
 from sublet_scheduler.core.linking import best_linked, linked_sets
+from sublet_scheduler.core.shapes import Policies, Shape
 
 from sublet.contract import keys
 from sublet.model.card import Card, Link, Vendor
@@ -694,3 +696,21 @@ def test_the_answer_does_not_depend_on_the_order_of_nodes() -> None:
                 nodes.keep(builders.ask(pod("pod", one)), outcome)
         answers.append(found)
     assert all(one == answers[0] for one in answers)
+
+
+def test_a_pod_that_asks_for_more_than_all_cards_of_a_node_is_not_searched_for() -> None:
+    """One tenant's pod must not keep all others waiting: here some 200 dead ends a node."""
+    states = [CardState(card=one) for one in cards("n1", 8)]
+    calls = 0
+
+    def order(state: CardState, _: object) -> tuple[int]:
+        nonlocal calls
+        calls += 1
+        return (state.card.index,)
+
+    ask = builders.ask(pod("p", *[share(3, f"c{at}", gpu_core=1 + at) for at in range(30)]))
+    asked = Shape.of(ask, Policies(Policy.BINPACK, Policy.BINPACK), None).asked
+    outcome = assign(states, asked, shares_per_card=16, order=order)
+    assert isinstance(outcome, Objections)
+    assert set(outcome.reasons.values()) <= {Reason.INSUFFICIENT_MEMORY, Reason.INSUFFICIENT_CORES}
+    assert calls < 1_000

@@ -76,14 +76,30 @@ def assign(
     """Choose cards of one node, given by ascending index, for all loads of a pod."""
     order = order or (_emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first)
     first = _Search(asked, shares_per_card, order)
+    hopeless = len(asked.loads) > 1 and not _within(cards, asked.loads, shares_per_card)
+    if hopeless:
+        first.tries = MOST_TRIES - 1  # one way is enough to say why not
     seats = first.fill(cards, asked.loads)
     if seats is not None:
         return _assigned(asked.loads, seats, grown=0)
+    if hopeless:
+        return Objections(first.objections)
     for grown, loads in _grown(asked.loads, len(cards)):
         seats = _Search(asked, shares_per_card, order).fill(cards, loads)
         if seats is not None:
             return _assigned(loads, seats, grown=grown)
     return Objections(first.objections)
+
+
+def _within(cards: Sequence[CardState], loads: Sequence[Load], shares_per_card: int) -> bool:
+    """Whether all loads are within what all cards have; no pod may make us search for more."""
+    shares = sum(max(0, shares_per_card - card.shares) for card in cards)
+    free_mib = sum(max(0, card.free_mib) for card in cards)
+    return (
+        sum(load.cards * len(load.needs) for load in loads) <= shares
+        and sum(load.cards * load.core_percent for load in loads) <= sum(card.free_core for card in cards)
+        and sum(load.cards * load.memory_mib for load in loads if not load.exclusive) <= free_mib
+    )
 
 
 def _assigned(loads: Sequence[Load], seats: Sequence[Sequence[CardState]], *, grown: int) -> Assigned:

@@ -107,10 +107,11 @@ def loads_of(ask: PodAsk) -> tuple[Load, ...]:
     """The loads of a pod, the hardest to place first."""
     groups: dict[str, list[Need]] = {}
     loads: list[Load] = []
+    handing_on = [claim for claim in ask.claims if claim.heir]
     for claim in ask.claims:
         if claim.heir:
             continue
-        need = Need.of(claim, ask.claims)
+        need = Need.of(claim, handing_on)
         group = "same-card" if ask.wishes.same_card else claim.one_card_group
         if group and need.cards == 1:
             groups.setdefault(group, []).append(need)
