@@ -188,3 +188,14 @@ async def test_the_kernels_line_decides_where_the_drivers_code_alone_does_not(st
         )
         out = await stage.until_state(A, HealthState.QUARANTINED)
     assert (suspect.schedulable, ids(out), out.reasons[0].count) == (True, ["xid:149"], 1)
+
+
+async def test_a_flood_about_one_card_is_counted_to_the_last_and_hides_no_other_card(stage: Chain) -> None:
+    async with stage.agent():
+        await stage.until_state(A, HealthState.HEALTHY)
+        flood = ["NVRM: Xid (PCI:0000:b0:00): 31, pid=7, name=x, MMU fault"] * 20_000
+        grave = "NVRM: Xid (PCI:0000:b1:00): 79, GPU has fallen off the bus."
+        stage.kernel_says(*flood[:10_000], grave, *flood[10_000:])
+        await stage.until_state(B, HealthState.QUARANTINED)
+        verdict = await stage.until(A, lambda one: any(reason.count == 20_000 for reason in one.reasons))
+    assert (ids(verdict), verdict.schedulable) == (["xid:31"], True)

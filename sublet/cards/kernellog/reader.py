@@ -15,7 +15,7 @@ from sublet.cards.port import Observation
 from sublet.contract.kernelline import Named, concerns_cards, read_line
 
 SOURCE = "kmsg"
-TURN_READS = 500
+TURN_BYTES = 32 * 1024
 """Then others have their turn, however much there is to read."""
 AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK)
 
@@ -43,21 +43,20 @@ class KernelLog:
     async def signals(self) -> AsyncGenerator[Observation, None]:
         """Yield what is said of cards, in order; their PCI addresses stand for them. Ends after `close`."""
         self._open(at_end=True)
+        read = 0
         try:
             while not self._ended.is_set():
-                for _ in range(TURN_READS):
-                    if (data := self._read()) is None:
-                        break
-                    for observation in self._observations(self._records(data)):
+                if (data := self._read()) is None:
+                    for observation in self._at_rest():
                         yield observation
-                else:
-                    await asyncio.sleep(0)
+                    await self._pause()
                     continue
-                for observation in self._observations(self._joiner.flush()):
+                for observation in self._observations(self._records(data)):
                     yield observation
-                for observation in self._missing():
-                    yield observation
-                await self._pause()
+                read += len(data)
+                if read >= TURN_BYTES:
+                    read = 0
+                    await asyncio.sleep(0)
         finally:
             self._close_file()
 
@@ -136,6 +135,11 @@ class KernelLog:
                 yield Observation(
                     card=None, kind=line.kind, code=line.code, pci=line.pci, source=SOURCE, raw=record.text
                 )
+
+    def _at_rest(self) -> Iterator[Observation]:
+        """What is to be said when nothing more can be read now."""
+        yield from self._observations(self._joiner.flush())
+        yield from self._missing()
 
     def _missing(self) -> Iterator[Observation]:
         """Records that were overwritten or too long may have been about a card: say how many."""
