@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.facts import PodFacts
@@ -487,3 +488,21 @@ def test_a_node_whose_only_card_is_ill_is_not_called_unprepared() -> None:
     _, outcome = world.ask(gib(1))
     assert isinstance(outcome, NoRoom)
     assert outcome.reasons == {Reason.UNHEALTHY: 1}
+
+
+@pytest.mark.parametrize("data", [False, True], ids=["its ledger", "a ledger made anew"])
+def test_a_running_pod_whose_annotations_became_unreadable_keeps_its_grant_over_a_restart(
+    data: bool,
+) -> None:
+    """Its owner may annotate it with anything at any time; its cards are no other pod's for that."""
+    world = one_card()
+    uid = world.create(gib(10))
+    world.bind(uid)
+    said = Refusal(code=RefusalCode.UNKNOWN_ANNOTATION, message="unknown annotation")
+    world.change(uid, ask=None, unreadable=said)
+    if data:
+        world.ledger.clear()
+    world.restart()
+    assert world.granted(uid) == ["A"]
+    other = world.create(gib(10, "other"))
+    assert world.granted(other) == []

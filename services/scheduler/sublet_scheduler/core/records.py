@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from sublet.contract.dialects.interface import Options
+from sublet.contract.dialects.interface import NATIVE_NAME, Options
 from sublet.contract.queue import Order, order
 from sublet.contract.results import pod_results
 from sublet.model.card import Card
-from sublet.model.claim import PodAsk
+from sublet.model.claim import ContainerKind, PodAsk
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import CardGrant, GrantState, LedgerGrant, NoRoom, Placement
 from sublet_scheduler.core.facts import PodFacts
@@ -111,6 +111,25 @@ def make_grants(
         )
         for claim in ask.claims
         for grant in placement.containers[claim.container]
+    )
+
+
+def bare_grants(
+    placement: Placement, *, uid: PodUid, ref: PodRef, decision: DecisionId
+) -> tuple[LedgerGrant, ...]:
+    """What a placed pod holds, of which nobody can read any more what it asked for."""
+    return tuple(
+        LedgerGrant(
+            pod=ref,
+            uid=uid,
+            decision=decision,
+            container=container,
+            kind=ContainerKind.MAIN,
+            dialect=NATIVE_NAME,
+            grant=grant,
+        )
+        for container, grants in placement.containers.items()
+        for grant in grants
     )
 
 

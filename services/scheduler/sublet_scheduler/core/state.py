@@ -23,6 +23,7 @@ from sublet_scheduler.core.records import (
     HOLDING,
     PodRecord,
     Stage,
+    bare_grants,
     booking_of,
     host_use,
     make_grants,
@@ -207,6 +208,8 @@ class State:
                 cards=cards,
                 options=self.rules.options,
             )
+        if not grants:
+            grants = bare_grants(placement, uid=record.uid, ref=record.ref, decision=record.decision)
         record.grants = grants
         record.no_room = None
         self._book(record.uid, placement.node, record.ref, record.ask, grants)
