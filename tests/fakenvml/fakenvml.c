@@ -7,8 +7,9 @@
  *   events  lines "UUID TYPE DATA [GI CI]", appended; delivered to event sets made before they were written
  *
  * `hang` holds the call (of a card: every call on it; of the library: the symbol named by it) until the state
- * no longer says so, as a wedged driver does. A card that was listed once and no longer is answers
- * GPU_IS_LOST to those who kept its handle.
+ * no longer says so, as a wedged driver does. A card that was listed once and no longer is
+ * answers GPU_IS_LOST to those who kept its handle. Built with -DOLD_DRIVER the library lacks what drivers
+ * learned later.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -249,6 +250,7 @@ int nvmlDeviceGetMemoryInfo(Handle card, Memory *to) {
     return leave(OK);
 }
 
+#ifndef OLD_DRIVER
 int nvmlDeviceGetMemoryInfo_v2(Handle card, Memory2 *to) {
     ENTER(card);
     if (card->memory_mib == NONE) return leave(NOT_SUPPORTED);
@@ -258,6 +260,7 @@ int nvmlDeviceGetMemoryInfo_v2(Handle card, Memory2 *to) {
     to->free = to->total - to->reserved - to->used;
     return leave(OK);
 }
+#endif
 
 int nvmlDeviceGetTopologyCommonAncestor(Handle card, Handle other, int *to) {
     ENTER(card);
@@ -322,6 +325,7 @@ int nvmlDeviceGetTotalEccErrors(Handle card, int type, int counter, unsigned lon
     return leave(OK);
 }
 
+#ifndef OLD_DRIVER
 int nvmlDeviceGetRemappedRows(Handle card, unsigned *corr, unsigned *uncorr, unsigned *pending, unsigned *failed) {
     ENTER(card);
     *corr = *uncorr = 0;
@@ -329,6 +333,7 @@ int nvmlDeviceGetRemappedRows(Handle card, unsigned *corr, unsigned *uncorr, uns
     *failed = card->remap_failed;
     return leave(OK);
 }
+#endif
 
 int nvmlDeviceGetRetiredPagesPendingStatus(Handle card, int *to) {
     ENTER(card);
@@ -336,6 +341,9 @@ int nvmlDeviceGetRetiredPagesPendingStatus(Handle card, int *to) {
     return leave(OK);
 }
 
+#ifdef OLD_DRIVER
+#define nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons
+#endif
 int nvmlDeviceGetCurrentClocksEventReasons(Handle card, unsigned long long *to) {
     ENTER(card);
     *to = card->clocks;
@@ -350,6 +358,7 @@ typedef struct {
     union { double d; unsigned u; unsigned long long ull; } value;
 } Field;
 
+#ifndef OLD_DRIVER
 int nvmlDeviceGetFieldValues(Handle card, int fields, Field *to) {
     ENTER(card);
     for (int i = 0; i < fields; i++) {
@@ -365,6 +374,7 @@ int nvmlDeviceGetFieldValues(Handle card, int fields, Field *to) {
     }
     return leave(OK);
 }
+#endif
 
 /* Calls of the form "one number of a card", which a card may not have. */
 #define ONE_NUMBER(symbol, field) \
@@ -390,6 +400,7 @@ int nvmlDeviceGetUtilizationRates(Handle card, Utilization *to) {
     return leave(OK);
 }
 
+#ifndef OLD_DRIVER
 int nvmlDeviceValidateInforom(Handle card) {
     ENTER(card);
     if (card->inforom_corrupt == NONE) return leave(NOT_SUPPORTED);
@@ -421,6 +432,7 @@ int nvmlDeviceGetGpuFabricInfoV(Handle card, Fabric *to) {
     to->state = card->fabric;
     return leave(OK);
 }
+#endif
 
 static long events_end(void) {
     struct stat now;

@@ -91,6 +91,23 @@ async def test_what_a_card_does_not_have_is_not_told(fake: FakeNvml, source: Nvm
     assert not absent & (await levels(source)).keys()
 
 
+async def test_a_driver_without_the_newer_calls_tells_what_it_has(tmp_path: Path) -> None:
+    driver = fake_nvml(tmp_path / "old", old=True)
+    driver.show(FakeCard(uuid=A, ecc=1, clocks=THERMAL, retired_pending=True, used_mib=99, recovery=1))
+    source = NvmlCards(library=str(driver.library), sysfs_root=tmp_path, poll_s=0.02, event_slice_ms=50)
+    found = await polled(source)
+    card = (await source.discover()).cards[0]
+    await source.close()
+    assert {one.name: one.value for one in found if one.kind is SignalKind.LEVEL} == {
+        "ecc_uncorrectable": "1",
+        "retired_pending": "true",
+        "thermal_slowdown": "true",
+        "power_brake": "false",
+    }
+    assert [one.value for one in found if one.kind is SignalKind.PROBE] == ["ok"]
+    assert card.memory_mib == 81920
+
+
 async def test_leftover_memory_is_told_at_every_poll_while_it_is_there(
     fake: FakeNvml, source: NvmlCards
 ) -> None:
