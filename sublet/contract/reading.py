@@ -71,6 +71,7 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
         memory_mib=memory_mib,
         resources=resources,
         priority=priority,
+        preempts=(pod.get("spec") or {}).get("preemptionPolicy") != "Never",
         gang=gang,
         node_name=NodeName(node_name) if node_name else None,
         containers=tuple(container.name for container in found),

@@ -80,7 +80,7 @@ def _judge(key: str, value: object) -> Refusal | None:
         )
     if key in _NOT_YET:
         allowed = _NOT_YET[key]
-        return _not_yet(key, value) if allowed is None or value in allowed else _bad(key, value, allowed)
+        return _not_yet(key, value) if value in allowed else _bad(key, value, allowed)
     if key == keys.ISOLATION:
         return None if value == "none" else _not_yet(key, value)
     if key in (keys.NODE_POLICY, keys.CARD_POLICY):

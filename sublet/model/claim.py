@@ -127,6 +127,8 @@ class PodAsk:
     resources: Mapping[str, int] = field(default_factory=dict)
     """Effective requests of the extended resources that Sublet serves, the slot included."""
     priority: int = 0
+    preempts: bool = True
+    """Pods of lower priority may be evicted for it."""
     gang: Gang | None = None
     node_name: NodeName | None = None
     """Set by the user in spec.nodeName: the pod cannot be gated and must fit there."""

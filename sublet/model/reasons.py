@@ -46,6 +46,7 @@ class Reason(StrEnum):
     KEPT = "Kept"
     QUEUED = "Queued"
     NAMESPACE_LIMIT = "NamespaceLimit"
+    PREEMPTING = "Preempting"
     GANG_INCOMPLETE = "GangIncomplete"
     GANG_NO_ROOM = "GangNoRoom"
 
@@ -77,6 +78,7 @@ class ReportCode(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     NODE_RELEASED = "NodeReleased"
     PATCH_REFUSED = "PatchRefused"
+    PREEMPTED = "Preempted"
     STUCK_PIN = "StuckPin"
     STUCK_PIN_FREED = "StuckPinFreed"
     UNCLAIMED_USE = "UnclaimedUse"
@@ -120,6 +122,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.KEPT: Explanation("the card would do, and is kept for a pod that is ahead in the queue", "wait, or raise the pod's priority"),
     Reason.QUEUED: Explanation("pods that wait already are tried first", "nothing: it is decided in its turn"),
     Reason.NAMESPACE_LIMIT: Explanation("a quota of the namespace does not allow as much of cards", "wait until pods of the namespace end, ask for less, or raise the quota"),
+    Reason.PREEMPTING: Explanation("pods of lower priority are evicted for it", "nothing: it is placed when they are gone"),
     Reason.GANG_INCOMPLETE: Explanation("pods of its gang are missing or still held by others", "wait until all are created; correct sublet.dev/gang-size if it is wrong"),
     Reason.GANG_NO_ROOM: Explanation("the pods of its gang do not all fit at once", "wait, or make the gang smaller"),
     Reason.PREDECESSOR_ENDING: Explanation("an older pod of the same name still ends on the node", "nothing: it waits until that one is gone"),
@@ -150,6 +153,7 @@ REPORTS: dict[ReportCode, Explanation] = {
     ReportCode.GANG_INCOMPLETE: Explanation("a gang waits for a long time for pods that are not there", "create the missing pods, or correct sublet.dev/gang-size"),
     ReportCode.NODE_RELEASED: Explanation("an operator said that a node is off; what was ending there is free", "nothing"),
     ReportCode.PATCH_REFUSED: Explanation("the API server refuses the patch that would release or mark a pod", "read its message: a policy or a webhook stands against it"),
+    ReportCode.PREEMPTED: Explanation("a pod was evicted, since one of higher priority needs its part of a card", "nothing; its owner makes another, which waits for room"),
     ReportCode.STUCK_PIN: Explanation("a released pod cannot start where its cards are, and nothing would replace it", "make room on the node, or delete the pod"),
     ReportCode.STUCK_PIN_FREED: Explanation("a released pod that could not start was deleted, so that its owner makes another", "nothing; its owner keeps off that node for a while"),
     ReportCode.UNCLAIMED_USE: Explanation("a pod uses a resource of ours without a claim; it counts against its node and holds no card", "recreate the pod where the webhook sees it"),

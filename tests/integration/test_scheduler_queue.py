@@ -7,10 +7,11 @@ import pytest
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
 from sublet.contract import keys
-from sublet.kube.kind import RESOURCE_QUOTAS
+from sublet.kube.kind import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS
 from sublet.kube.port import MergePatch
 from tests.builders import cards, container, pod
-from tests.integration.schedulerstage import Stage, stage
+from tests.eventually import eventually
+from tests.integration.schedulerstage import Stage, stage, uid_of
 
 
 @pytest.fixture
@@ -66,3 +67,42 @@ async def test_a_gang_is_released_when_all_its_pods_are_there_and_fit(on: Stage)
         await on.delete("alone")
         await on.released("rank-0")
         await on.released("rank-1")
+
+
+async def test_a_higher_priority_evicts_as_far_as_disruption_budgets_allow(on: Stage) -> None:
+    await on.add_node("n1", *cards("n1", 2))
+    async with on.scheduler():
+        await on.until_totals("n1")
+        for name in ("guarded", "free"):
+            made = pod(name, container(gpu=1))
+            made["metadata"]["labels"] = {"app": name}
+            await on.create(made)
+            await on.released(name)
+            await on.kube.create(
+                PODS,
+                {
+                    "apiVersion": "v1",
+                    "kind": "Binding",
+                    "metadata": {"name": name, "namespace": "default"},
+                    "target": {"kind": "Node", "name": "n1"},
+                },
+                name=name,
+                subresource="binding",
+            )
+            running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            await on.kube.patch(
+                PODS, name, MergePatch({"status": running}), namespace="default", subresource="status"
+            )
+        budget = {
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+        }
+        await on.kube.create(POD_DISRUPTION_BUDGETS, budget)
+        held = await on.create(pod("high", container(gpu=1), priority=1000))
+        assert held["metadata"]["annotations"][keys.WAITING]
+        await eventually(lambda: "deletionTimestamp" in on.pod("free")["metadata"])
+        await on.delete("free")
+        await on.until_ledger("n1", lambda entry: any(one.state == "ending" for one in entry.grants))
+        await on.say_occupied("n1", uid_of(on.pod("guarded")))
+        await on.released("high")
+        assert "deletionTimestamp" not in on.pod("guarded")["metadata"]

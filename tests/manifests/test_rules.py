@@ -25,6 +25,7 @@ RIGHTS = {
     ("sublet-scheduler", "*", "", "nodes/status", ()): {"patch"},
     ("sublet-scheduler", "*", "", "namespaces", ()): {"get", "list", "watch"},
     ("sublet-scheduler", "*", "", "resourcequotas", ()): {"list", "watch"},
+    ("sublet-scheduler", "*", "", "pods/eviction", ()): {"create"},
     ("sublet-scheduler", "*", "", "events", ()): {"create", "patch"},
     ("sublet-scheduler", "*", "batch", "jobs", ()): {"get"},
     ("sublet-scheduler", "*", "resource.k8s.io", "resourceslices", ()): {"list"},

@@ -26,6 +26,7 @@ from sublet_scheduler.shell.cards import Cards
 from sublet_scheduler.shell.certs import Certificates
 from sublet_scheduler.shell.driver import Driver
 from sublet_scheduler.shell.effects import ClusterEffects
+from sublet_scheduler.shell.evictions import Evictions
 from sublet_scheduler.shell.extender import Extender, serve_extender
 from sublet_scheduler.shell.feeds import Feeds
 from sublet_scheduler.shell.kubeevents import KubeEvents
@@ -112,6 +113,8 @@ async def _run(
             reservation_s=settings.reservation_s,
             fresh_s=settings.heartbeat_fresh_s,
             stuck_pin_s=settings.stuck_pin_s,
+            preemption=settings.preemption,
+            gang_s=settings.gang_s,
             holds=settings.queue_holds,
             hold_s=settings.queue_hold_s,
         )
@@ -139,6 +142,7 @@ async def _run(
         pods=PodPatches(kube=kube, reader=reader, cards_of=cards.of, options=options, unix_ms=unix_ms),
         nodes=NodeWrites(kube),
         pins=StuckPins(kube),
+        evictions=Evictions(kube),
         events=KubeEvents(kube),
         outbox=outbox,
         report=driver.report,

@@ -43,6 +43,10 @@ class Settings:
     """Between full comparisons of node totals and buckets with what they should be."""
     stuck_pin_s: float = 60.0
     """How long kube-scheduler may fail to bind a released pod before its pin is given up."""
+    preemption: bool = True
+    """Evict pods of lower priority for pods that find no room."""
+    gang_s: float = 600.0
+    """After so long a gang that lacks pods is reported, or given up where another controller described it."""
     queue_holds: int = 16
     """So many waiting pods at the head of the queue have a place kept for them; 0: small pods pass freely."""
     queue_hold_s: float = 600.0

@@ -47,6 +47,8 @@ class World:
     lost: bool = False
     rebuilding: bool = False
     """The ledger's data was lost: grants of released pods return, also on cards that closed since."""
+    protected: set[PodUid] = field(default_factory=set)
+    """Pods whose disruption budget lets none of them go."""
     proven_gone: set[PodUid] = field(default_factory=set)
     physical: dict[PodUid, Placement] = field(default_factory=dict)
     """Pods whose containers really exist on their node, whatever the API server says of them."""
@@ -213,6 +215,12 @@ class World:
         self.send(ev.PodGone(uid, last if seen else None))
         self.settle()
 
+    def terminated(self) -> None:
+        """The containers of all pods that are being deleted end."""
+        for uid in [uid for uid, one in self.pods.items() if one.deleting]:
+            self.change(uid, phase="Failed", settled=True)
+            self.delete(uid)
+
     def judge(self, verdict: Verdict) -> None:
         self.send(ev.VerdictSeen(verdict))
         self.settle()
@@ -300,6 +308,15 @@ class World:
                 self.held.append(effect)
             case ef.ReleasePod() | ef.MarkWaiting():
                 self.patch(effect)
+            case ef.EvictPods(uid, _, victims):
+                staying = tuple(victim for victim, _ in victims if victim in self.protected)
+                if staying:
+                    self.send(ev.EvictionsRefused(uid, staying))
+                for victim, _ in () if staying else victims:
+                    self.pods[victim] = replace(
+                        self.pods[victim], deleting=True, version=f"deleting-{victim}"
+                    )
+                    self.send(ev.PodSeen(self.pods[victim]))
             case ef.WriteTotals(node, totals, remove, label):
                 facts = self.nodes[node]
                 shown = {k: v for k, v in facts.capacity.items() if k not in remove} | dict(totals)

@@ -100,9 +100,9 @@ def seats(
 def plan_on(
     node: NodeState, ask: PodAsk, asked: Asked, leavers: Leavers, *, now: float, fresh_s: float
 ) -> Plan | None:
-    """The plan with the fewest leavers that are worth the least, as far as two ways of trying find it."""
+    """The plan with the fewest leavers that are worth the least, as far as three ways of trying find it."""
     found = []
-    for order in (_by_worth, _by_size):
+    for order in (_by_worth, _by_card, _by_size):
         view = after(node, leaving=leavers)
         if seats(view, ask, asked, now=now, fresh_s=fresh_s) is None:
             return None
@@ -175,7 +175,12 @@ def _shares_in_the_way(node: NodeState, asked: Asked) -> int | None:
     return total
 
 
-def _by_worth(node: NodeState, asked: Asked, leavers: Leavers) -> Sequence[str]:
+def _by_worth(node: NodeState, asked: Asked, leavers: Leavers) -> Sequence[str]:  # noqa: ARG001 - as the others
+    """Whom to keep first: who is worth most."""
+    return sorted(leavers, key=lambda key: (tuple(-part for part in leavers[key]), key))
+
+
+def _by_card(node: NodeState, asked: Asked, leavers: Leavers) -> Sequence[str]:
     """Whom to keep first: who is elsewhere than on the emptiest cards, then who is worth most."""
     spare = _emptiest(node, asked)
     return sorted(

@@ -66,6 +66,17 @@ class FreeStuckPin:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictPods:
+    """Evict all `victims` for the pod `uid`, as far as their disruption budgets allow: all, or none that can
+    be told beforehand. Answer with EvictionsRefused where some stay."""
+
+    uid: PodUid
+    ref: PodRef
+    victims: tuple[tuple[PodUid, PodRef], ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTotals:
     """Make the Node show these extended resources in capacity and allocatable, and not `remove`;
     `label` is the value of sublet.dev/cards, None to take it away. Answer with TotalsWritten."""
@@ -129,6 +140,7 @@ Effect = (
     | ReleasePod
     | MarkWaiting
     | FreeStuckPin
+    | EvictPods
     | WriteTotals
     | AckRelease
     | Announce

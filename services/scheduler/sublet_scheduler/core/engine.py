@@ -62,7 +62,7 @@ class Engine:
         times = [first.until] if first else []
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
-        times += [*self.state.avoid.values(), *self.gangs.timers()]
+        times += [*self.state.avoid.values(), *self.state.unevictable.values(), *self.gangs.timers()]
         for record in self.state.watched():
             times += [*self.releases.timer(record, now), *self.stuck.timer(record)]
         return min(times, default=None)
@@ -150,6 +150,8 @@ class Engine:
                 self.releases.patch_again(uid, now)
             case ev.PatchRefused(uid, message, pod):
                 self.lifecycle.patch_refused(uid, message, pod, now)
+            case ev.EvictionsRefused(uid, victims):
+                self.holds.refused(uid, victims, now)
             case ev.NodeReleased(node, by):
                 self._released(node, by, now)
             case ev.TotalsWritten(node, done):
@@ -161,6 +163,7 @@ class Engine:
                 self.releases.tick(now)
                 self.stuck.tick(now)
                 self.gangs.tick(now)
+                self.holds.tick(now)
                 if state.pass_due(now):
                     self.waiting.try_all(now)
             case _:

@@ -185,6 +185,15 @@ class PatchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionsRefused:
+    """These pods stay for now, so that the pod `uid` must look elsewhere: a disruption budget or the API
+    server says no."""
+
+    uid: PodUid
+    victims: tuple[PodUid, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReleased:
     """An operator's word that the machine is off: nothing runs on it any more."""
 
@@ -229,6 +238,7 @@ Event = (
     | PodPatched
     | PatchUnclear
     | PatchRefused
+    | EvictionsRefused
     | NodeReleased
     | TotalsWritten
     | Tick

@@ -5,7 +5,7 @@ what is free now and will still be free when that pod has come. Nothing of a pla
 leader makes new ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sublet.contract.queue import Order
@@ -40,6 +40,8 @@ class Hold:
     since: float
     left: frozenset[NodeName] = frozenset()
     group: object = None
+    evicting: frozenset[str] = frozenset()
+    """Those of `plan.leaving` that were asked to go."""
 
 
 class Holds:
@@ -84,12 +86,56 @@ class Holds:
             self._keep(record, hold)
             return
         left = hold.left if hold else frozenset()
-        plan = self._plan(record, ask, shape.asked, named, left, now)
+        plan = self._plan(record, ask, shape.asked, named, left, now, self._worth)
         if plan is None and left:
             left = frozenset()
-            plan = self._plan(record, ask, shape.asked, named, left, now)
+            plan = self._plan(record, ask, shape.asked, named, left, now, self._worth)
         if plan:
             self._keep(record, Hold(record.order, plan, now, left, group))
+
+    def clear(self, record: PodRecord, ask: PodAsk, now: float) -> tuple[int, Sequence[PodRecord]]:
+        """Keep a place that pods of lower priority must leave: how many of them are asked to go, and who is
+        to be asked now; nobody where no such place was found."""
+        shape, named = self._state.placer.shape(ask)
+        hold = self._before.get(record.uid)
+        if hold and hold.evicting and self._renew(hold, ask, shape.asked, now):
+            self._keep(record, hold)
+            return len(hold.evicting & hold.plan.leaving), ()
+
+        def worth(key: str) -> Worth | None:
+            return self._victim_worth(key, ask.priority)
+
+        left = hold.left if hold else frozenset()
+        plan = self._plan(record, ask, shape.asked, named, left, now, worth)
+        if plan is None:
+            return 0, ()
+        victims = [self._state.records[PodUid(key)] for key in sorted(plan.leaving) if _stays(worth(key))]
+        evicting = frozenset(str(victim.uid) for victim in victims)
+        self._keep(record, Hold(record.order, plan, now, left, evicting=evicting))
+        return len(victims), victims
+
+    def refused(self, uid: PodUid, victims: Iterable[PodUid], now: float) -> None:
+        """Not all that were to leave do: look for another place."""
+        for victim in victims:
+            self._state.unevictable[victim] = now + self._state.rules.evict_again_s
+        self._holds.pop(uid, None)
+        self._state.dirty = True
+
+    def tick(self, now: float) -> None:
+        for uid in [uid for uid, until in self._state.unevictable.items() if until <= now]:
+            del self._state.unevictable[uid]
+            self._state.dirty = True
+
+    def _victim_worth(self, key: str, priority: int) -> Worth | None:
+        """None for who cannot be evicted for a pod of that priority."""
+        record = self._state.records.get(PodUid(key))
+        if record is None or record.facts is None:
+            return self._worth(key) if record else None
+        worth = self._worth(key)
+        may_go = record.stage is Stage.RELEASED and worth[1] < priority
+        if worth[0] and not (may_go and record.uid not in self._state.unevictable):
+            return None
+        return worth
 
     def _keep(self, record: PodRecord, hold: Hold) -> None:
         self._holds[record.uid] = hold
@@ -121,6 +167,7 @@ class Holds:
         named: NodeName | None,
         left: frozenset[NodeName],
         now: float,
+        worth: Callable[[str], Worth | None],
     ) -> Plan | None:
         fresh_s = self._state.rules.fresh_s
         nodes = [
@@ -133,7 +180,7 @@ class Holds:
         for at in range(0, len(able), NODES_COMPARED):
             found = []
             for real in able[at : at + NODES_COMPARED]:
-                leavers = self._leavers(real)
+                leavers = self._leavers(real, worth)
                 plan = plan_on(seen_past(real, self.kept), ask, asked, leavers, now=now, fresh_s=fresh_s)
                 if plan:
                     found.append((cost(plan, leavers), plan))
@@ -151,9 +198,10 @@ class Holds:
         """Who is waited for already by a pod ahead."""
         return frozenset().union(*(plan.leaving for plan in self.kept.get(node, ())))
 
-    def _leavers(self, node: NodeState) -> Leavers:
+    def _leavers(self, node: NodeState, worth: Callable[[str], Worth | None]) -> Leavers:
         spoken_for = self._spoken_for(node.name)
-        return {key: self._worth(key) for key in node.bookings if key not in spoken_for}
+        found = {key: worth(key) for key in node.bookings if key not in spoken_for}
+        return {key: one for key, one in found.items() if one is not None}
 
     def _worth(self, key: str) -> Worth:
         record = self._state.records.get(PodUid(key))
@@ -162,3 +210,8 @@ class Holds:
         leaves = record.stage is Stage.ENDING or record.facts.deleting
         priority = record.ask.priority if record.ask else 0
         return (int(not leaves), priority, -record.facts.created_s)
+
+
+def _stays(worth: Worth | None) -> bool:
+    """Whether a pod of that worth leaves only when it is asked to."""
+    return worth is not None and worth[0] > 0

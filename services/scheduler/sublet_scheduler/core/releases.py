@@ -160,6 +160,8 @@ class Releases:
         self._state.enter(record, Stage.RELEASED, now)
         self._state.watch(record, None)
         announce(self._state, "released", record)
+        if self._state.running[record.uid] < self._state.hungry:
+            self._state.dirty = True  # now it can be evicted
 
     # -- cards that close
 

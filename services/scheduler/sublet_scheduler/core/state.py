@@ -31,6 +31,9 @@ from sublet_scheduler.core.records import (
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies
 
+NOBODY = -(10**10)
+"""Below every priority."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -50,6 +53,9 @@ class Rules:
     patch_again_s: float = 1.0
     tell_again_s: float = 30.0
     """The least time between two waiting notes on one pod."""
+    preemption: bool = True
+    evict_again_s: float = 30.0
+    """No pod whose eviction was refused is tried again before."""
     gang_s: float = 600.0
     """After so long a gang that lacks pods is reported, or given up where another controller described it."""
     gang_hold_s: float = 30.0
@@ -104,6 +110,12 @@ class State:
         self.passed_s = float("-inf")
         """When the waiting pods were tried last."""
         self.waiting: set[PodUid] = set()
+        self.running: dict[PodUid, int] = {}
+        """Released pods and their priority."""
+        self.hungry = NOBODY
+        """The highest priority that waits and may evict."""
+        self.unevictable: dict[PodUid, float] = {}
+        """Pods whose eviction was refused -> until when it is not tried again."""
         self.regrouped: set[PodUid] = set()
         """Pods of gangs that changed in this event."""
         self._watched: set[PodUid] = set()
@@ -236,6 +248,9 @@ class State:
         if record.stage is not stage:
             record.stage = stage
             record.since = now
+            self.running.pop(record.uid, None)
+            if stage is Stage.RELEASED:
+                self.running[record.uid] = record.ask.priority if record.ask else 0
             (self.waiting.add if stage is Stage.WAITING else self.waiting.discard)(record.uid)
             if stage in (Stage.RELEASING, Stage.FENCING):
                 self._watched.add(record.uid)

@@ -9,12 +9,13 @@ from sublet.contract.queue import Order, order
 from sublet.model.claim import PodAsk
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
+from sublet_scheduler.core.effects import EvictPods
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.gangs import GangId, Gangs, Gathering
 from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases
-from sublet_scheduler.core.state import State
+from sublet_scheduler.core.state import NOBODY, State
 from sublet_scheduler.core.telling import announce, explain
 from sublet_scheduler.core.together import Together
 
@@ -30,6 +31,8 @@ class Waiting:
         self._holds = holds
         self._gangs = gangs
         self._together = Together(state)
+        self._in_vain: set[object] = set()
+        """Of this pass: asks, with their priority, for which no eviction makes room."""
 
     def anybody_ahead(self, ask: PodAsk) -> bool:
         """Whether a pod that waits must be tried before one that is created now."""
@@ -44,6 +47,8 @@ class Waiting:
         state = self._state
         state.dirty = False
         failed: dict[object, NoRoom] = {}
+        self._in_vain.clear()
+        state.hungry = NOBODY
         tried: set[GangId] = set()
         state.passed_s = now
         self._holds.begin()
@@ -95,8 +100,32 @@ class Waiting:
         record.no_room = outcome
         if not apart:
             failed[alike] = outcome
-        if not outcome.reasons.keys() & HOPELESS:
+        if outcome.reasons.keys() & HOPELESS:
+            return
+        if not self._preempt(record, ask, alike, now):
             self._holds.keep(record, ask, now)
+
+    def _preempt(self, record: PodRecord, ask: PodAsk, alike: object, now: float) -> bool:
+        """Evict pods of lower priority where that makes room; whether it does."""
+        state = self._state
+        if not (state.rules.preemption and ask.preempts):
+            return False
+        state.hungry = max(state.hungry, ask.priority)
+        kind = (alike, ask.priority)
+        if kind in self._in_vain or min(state.running.values(), default=ask.priority) >= ask.priority:
+            return False
+        count, victims = self._holds.clear(record, ask, now)
+        if not self._holds.of(record.uid):
+            self._in_vain.add(kind)
+            return False
+        if victims:
+            names = ", ".join(str(one.ref) for one in victims)
+            message = f"{record.ref} of priority {ask.priority} needs what they hold"
+            state.effects.append(
+                EvictPods(record.uid, record.ref, tuple((one.uid, one.ref) for one in victims), message)
+            )
+            record.no_room = _waits(Reason.PREEMPTING, f"evicted for it: {names}", count=count)
+        return True
 
     def _try_gang(self, id_: GangId, gathering: Gathering, now: float) -> None:
         """Place all members that wait, or none; what is told of one is told of all."""
@@ -111,7 +140,7 @@ class Waiting:
         ready = [one for one in waiting if one.facts and one.facts.gated and not one.facts.foreign_gates]
         if missing or len(ready) < len(waiting):
             why = f"{missing} are missing" if missing else f"{len(waiting) - len(ready)} are held by others"
-            no_room = _gang_waits(Reason.GANG_INCOMPLETE, f"of gang {gang.name!r} of {gang.size} pods {why}")
+            no_room = _waits(Reason.GANG_INCOMPLETE, f"of gang {gang.name!r} of {gang.size} pods {why}")
         else:
             near = [one.node for one in members if one.node]
             outcome = self._together.places(ready, near, self._holds.kept, now)
@@ -125,7 +154,7 @@ class Waiting:
                         announce(state, "decided", record)
                 return
             text = f"gang {gang.name!r} of {gang.size} pods does not fit at once: {outcome.message}"
-            no_room = _gang_waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
+            no_room = _waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
             if not outcome.reasons.keys() & HOPELESS:
                 for record in ready:
                     if record.ask:
@@ -147,9 +176,10 @@ class Waiting:
             self._releases.send_waiting(record, why.message)
 
 
-def _gang_waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS) -> NoRoom:
+def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS, count: int = 1) -> NoRoom:
     return NoRoom(
-        reasons={**reasons, reason: 1}, message=f"{text} (1 {reason}); {EXPLANATIONS[reason].way_out}"
+        reasons={**reasons, reason: count},
+        message=f"{text} ({count} {reason}); {EXPLANATIONS[reason].way_out}",
     )
 
 

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from sublet_scheduler.core.effects import (
     AckRelease,
+    EvictPods,
     FreeStuckPin,
     MarkWaiting,
     ReleasePod,
@@ -13,6 +14,7 @@ from sublet_scheduler.core.effects import (
     WriteTotals,
 )
 from sublet_scheduler.core.events import Event
+from sublet_scheduler.shell.evictions import Evictions
 from sublet_scheduler.shell.kubeevents import KubeEvents
 from sublet_scheduler.shell.nodewrites import NodeWrites
 from sublet_scheduler.shell.outbox import ClusterEffect, Outbox
@@ -25,6 +27,7 @@ class ClusterEffects:
     pods: PodPatches
     nodes: NodeWrites
     pins: StuckPins
+    evictions: Evictions
     events: KubeEvents
     outbox: Outbox
     report: Callable[[Event], None]
@@ -42,6 +45,12 @@ class ClusterEffects:
                 found = await self.pins.free(effect, now_ms=self.unix_ms())
                 if found:
                     self.outbox.put(found)
+            case EvictPods():
+                told, refused = await self.evictions.perform(effect)
+                for report in told:
+                    self.outbox.put(report)
+                if refused:
+                    self.report(refused)
             case Report():
                 await self.events.tell(effect, at_ms=self.unix_ms())
             case _:

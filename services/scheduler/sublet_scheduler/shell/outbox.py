@@ -13,6 +13,7 @@ from sublet_scheduler.core.effects import (
     AnnounceCard,
     Answer,
     Effect,
+    EvictPods,
     FreeStuckPin,
     MarkWaiting,
     ReleasePod,
@@ -25,7 +26,7 @@ from sublet_scheduler.shell.lane import Lane
 
 log = structlog.get_logger()
 
-ClusterEffect = ReleasePod | MarkWaiting | FreeStuckPin | WriteTotals | AckRelease | Report
+ClusterEffect = ReleasePod | MarkWaiting | FreeStuckPin | EvictPods | WriteTotals | AckRelease | Report
 PublicEffect = Announce | AnnounceCard | Report
 
 
@@ -83,6 +84,8 @@ class Outbox:
                 self.ledger.put(entry.node, effect)
             case ReleasePod() | MarkWaiting() | FreeStuckPin():
                 self.cluster.put(effect.uid, effect)
+            case EvictPods():
+                self.cluster.put(f"evictions/{effect.uid}", effect)
             case WriteTotals() | AckRelease():
                 self.cluster.put(f"node/{effect.node}", effect)
             case Report():  # an Event for people, which no absent bus may hold up, and an audit event
