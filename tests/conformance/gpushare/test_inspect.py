@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sublet.cli.gpushare import details, main, sharing_nodes, summary
+from sublet.cli.gpushare import details, sharing_nodes, summary
 from sublet.cli.tabs import aligned
 from sublet.demo.apiserver.server import serve_api
 from sublet.kube.client import open_client
@@ -123,21 +125,26 @@ def test_columns_are_aligned_as_by_gos_tabwriter(text: str, expected: str) -> No
     assert aligned(text) == expected
 
 
-def test_the_command_reads_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def run() -> tuple[int, int]:
-        async with serve_api() as server, open_client(server.access) as kube:
-            for one in TWO:
-                await kube.create(NODES, {"metadata": one["metadata"]})
-                status = MergePatch({"status": one["status"]})
-                await kube.patch(NODES, one["metadata"]["name"], status, subresource="status")
-            await kube.create(PODS, {**THREE[0], "status": {}}, namespace="default")
-            config = tmp_path / "config"
-            server.write_kubeconfig(config)
-            found = await asyncio.to_thread(main, ["--kubeconfig", str(config)])
-            missing = await asyncio.to_thread(main, ["--kubeconfig", str(config), "-d", "nobody"])
-            return found, missing
+async def test_the_command_reads_a_cluster(tmp_path: Path) -> None:
+    async with serve_api() as server, open_client(server.access) as kube:
+        for one in TWO:
+            await kube.create(NODES, {"metadata": one["metadata"]})
+            status = MergePatch({"status": one["status"]})
+            await kube.patch(NODES, one["metadata"]["name"], status, subresource="status")
+        await kube.create(PODS, {**THREE[0], "status": {}}, namespace="default")
+        server.write_kubeconfig(tmp_path / "config")
+        shown = await ran(tmp_path / "config")
+        missing = await ran(tmp_path / "config", "-d", "nobody")
+    assert (shown[0], "192.168.0.71  3/15" in shown[1]) == (0, True)
+    assert (missing[0], missing[1], missing[2].startswith("Failed due to ")) == (1, "", True)
 
-    assert asyncio.run(run()) == (0, 1)
-    shown = capsys.readouterr()
-    assert "192.168.0.71  3/15" in shown.out
-    assert shown.err.startswith("Failed due to ")
+
+async def ran(config: Path, *arguments: str) -> tuple[int | None, str, str]:
+    """Exit code, standard output and standard error of the console script."""
+    script = "import sys; from sublet.cli.gpushare import main; sys.exit(main(sys.argv[1:]))"
+    words = ("-c", script, "--kubeconfig", str(config), *arguments)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
