@@ -39,6 +39,17 @@ async def test_nor_through_the_status(pods: Pods, who: User, change: object) -> 
     assert_denied_by("sublet-reserved-keys", await pods.patch(f"{path}/status", change, as_=who))
 
 
+@pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
+@forgery
+async def test_other_subresources_change_nothing_of_it(pods: Pods, subresource: str, change: object) -> None:
+    """The API server drops what they do not own; this is what our policies build on."""
+    path = await pods.given(claiming())
+    before = (await pods.plane.call("GET", path)).body["metadata"]
+    await pods.patch(f"{path}/{subresource}", change, as_=ADMIN)
+    after = (await pods.plane.call("GET", path)).body["metadata"]
+    assert (after["annotations"], after["labels"]) == (before["annotations"], before["labels"])
+
+
 @OTHERS
 async def test_nobody_else_lifts_the_gate(pods: Pods, who: User) -> None:
     path = await pods.given(claiming())
