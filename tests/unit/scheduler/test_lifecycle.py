@@ -506,3 +506,11 @@ def test_a_running_pod_whose_annotations_became_unreadable_keeps_its_grant_over_
     assert world.granted(uid) == ["A"]
     other = world.create(gib(10, "other"))
     assert world.granted(other) == []
+
+
+def test_an_unsigned_decision_does_not_even_name_a_pod() -> None:
+    world = one_card()
+    id_, outcome = world.ask(gib(1))
+    assert isinstance(outcome, Placement)
+    uid = world.appears(gib(1), id_, outcome, proposed=False)
+    assert world.engine.state.records[uid].decision == uid

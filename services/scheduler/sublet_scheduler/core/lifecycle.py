@@ -96,7 +96,7 @@ class Lifecycle:
             report(self._state, ReportCode.UNCLAIMED_USE, text, ref=pod.ref, uid=pod.uid)
 
     def _first_sight(self, pod: PodFacts, now: float) -> None:
-        decision = pod.decision
+        decision = pod.decision if pod.proposed or pod.signed else None  # another's words name nothing
         promised = self._state.unreserve(decision.id) if decision and pod.proposed else None
         record = PodRecord(
             uid=pod.uid,
