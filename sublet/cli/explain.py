@@ -110,7 +110,7 @@ def explanation(
             ]
             for name, grants in (placement.containers.items() if placement else ())
         },
-        "queue": _queue(pod, claimed),
+        "queue": _queue(pod, claimed, options),
         "reasons": {str(reason): count for reason, count in reasons.items()},
         "message": waiting,
         "waysOut": {str(reason): EXPLANATIONS[reason].way_out for reason in reasons},
@@ -127,19 +127,20 @@ def _outcome(ask: PodAsk | Refusal | None, *, gated: bool, decided: bool, claime
     return "placed" if decided else "undecided"
 
 
-def _queue(pod: Json, claimed: Sequence[Json]) -> dict[str, int] | None:
+def _queue(pod: Json, claimed: Sequence[Json], options: Options) -> dict[str, int] | None:
     """Where the pod stands among all that wait; None where it waits not, or nobody could be counted."""
     waiting = [one for one in claimed if keys.GATE in podspec.gates(one)]
-    places = sorted(_order(one) for one in waiting)
-    mine = _order(pod)
+    places = sorted(_order(one, options) for one in waiting)
+    mine = _order(pod, options)
     return {"position": places.index(mine) + 1, "waiting": len(places)} if mine in places else None
 
 
-def _order(pod: Json) -> Order:
+def _order(pod: Json, options: Options) -> Order:
     meta = pod["metadata"]
+    ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=True)
     created = meta.get("creationTimestamp")
     return order(
-        priority=int((pod.get("spec") or {}).get("priority") or 0),
+        rank=ask.rank if isinstance(ask, PodAsk) else 0,
         created_s=datetime.fromisoformat(created).timestamp() if created else 0.0,
         pod=PodRef(meta["namespace"], meta["name"]),
         uid=meta.get("uid", ""),

@@ -1,10 +1,10 @@
-"""The order in which waiting pods get what becomes free: by priority, then by age."""
+"""The order in which waiting pods get what becomes free: by rank (offline pods last), then by age."""
 
 from sublet.model.ids import PodRef
 
 Order = tuple[int, float, str, str, str]
 
 
-def order(*, priority: int, created_s: float, pod: PodRef, uid: str) -> Order:
-    """The smaller is ahead. `created_s` is the creation in Unix seconds; names break ties."""
-    return (-priority, created_s, pod.namespace, pod.name, uid)
+def order(*, rank: int, created_s: float, pod: PodRef, uid: str) -> Order:
+    """The smaller is ahead. `rank` is that of `PodAsk`, `created_s` Unix seconds; names break ties."""
+    return (-rank, created_s, pod.namespace, pod.name, uid)

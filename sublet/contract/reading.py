@@ -170,6 +170,9 @@ def _foreign_wishes(pod: Json, claims: Sequence[Claim]) -> dict[str, str] | Refu
         if isinstance(found, Refusal):
             return found
         wishes |= found
+    classes = {claim.service_class for claim in claims if claim.service_class}
+    if len(classes) == 1:
+        wishes[keys.SERVICE_CLASS] = classes.pop()
     return wishes
 
 

@@ -9,15 +9,20 @@ from types import MappingProxyType
 
 from sublet.contract import keys, podspec
 from sublet.contract.podspec import Json
-from sublet.model.claim import LinkWish, Policy, Wishes
+from sublet.model.claim import LinkWish, Policy, ServiceClass, Wishes
 from sublet.model.ids import CardId
 from sublet.model.reasons import Refusal, RefusalCode
 
 _NOT_YET = {
     keys.NUMA: ("same",),
-    keys.SERVICE_CLASS: ("online", "offline"),
 }
 
+
+_USUAL: Mapping[ServiceClass | None, Policy] = {
+    ServiceClass.ONLINE: Policy.SPREAD,
+    ServiceClass.OFFLINE: Policy.BINPACK,
+}
+"""The policies of pods of a class that wish for none."""
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -52,13 +57,16 @@ def read_wishes(
             message=f"{keys.SAME_CARD}={same_card!r} with a claim of {max(cards_per_claim)} cards",
             hint="A same-card group shares one card: ask for one card in each container",
         )
+    service_class = ServiceClass(written[keys.SERVICE_CLASS]) if keys.SERVICE_CLASS in written else None
+    usual = _USUAL.get(service_class)
     return Wishes(
         card_models=_names(written, keys.CARD_MODELS),
         exclude_card_models=_names(written, keys.EXCLUDE_CARD_MODELS),
         card_uuids=tuple(CardId(one) for one in _list(written, keys.CARD_UUIDS)),
         exclude_card_uuids=tuple(CardId(one) for one in _list(written, keys.EXCLUDE_CARD_UUIDS)),
-        node_policy=Policy(written[keys.NODE_POLICY]) if keys.NODE_POLICY in written else None,
-        card_policy=Policy(written[keys.CARD_POLICY]) if keys.CARD_POLICY in written else None,
+        node_policy=Policy(written[keys.NODE_POLICY]) if keys.NODE_POLICY in written else usual,
+        card_policy=Policy(written[keys.CARD_POLICY]) if keys.CARD_POLICY in written else usual,
+        service_class=service_class,
         link=LinkWish(written.get(keys.LINK, LinkWish.PREFERRED)),
         same_card=same_card,
         node_selector=dict((pod.get("spec") or {}).get("nodeSelector") or {}),
@@ -89,6 +97,8 @@ def _judge(key: str, value: object) -> Refusal | None:
         return _not_yet(key, value) if value == Policy.FRAGMENTATION else None
     if key == keys.LINK:
         return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
+    if key == keys.SERVICE_CLASS:
+        return None if value in list(ServiceClass) else _bad(key, value, tuple(ServiceClass))
     if key in (keys.GANG, keys.GANG_SIZE):
         return None  # read together, see `gangs`
     if not value.strip(" ,"):

@@ -20,6 +20,11 @@ class Policy(StrEnum):
     FRAGMENTATION = "fragmentation"
 
 
+class ServiceClass(StrEnum):
+    ONLINE = "online"  # answers somebody; kept away from offline pods
+    OFFLINE = "offline"  # fills what others leave, and gives way to them
+
+
 class LinkWish(StrEnum):
     PREFERRED = "preferred"
     REQUIRED = "required"
@@ -94,6 +99,7 @@ class Wishes:
     link: LinkWish = LinkWish.PREFERRED
     same_card: str | None = None
     """A group name within the namespace: all its members share one card."""
+    service_class: ServiceClass | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()
     """Required node affinity: alternatives of requirements that must all hold; empty = no wish."""
@@ -109,6 +115,10 @@ class Gang:
     """How many pods it has; of our own annotation only those with a claim count."""
     derived: bool = False
     """Read from the words of another controller; it may create some members only after others run."""
+
+
+OFFLINE_BELOW = 10**10
+"""More than any two priorities differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +147,12 @@ class PodAsk:
     owner: str = ""
     """UID of the controlling owner, empty for a bare pod."""
     owner_kind: str = ""
+
+    @property
+    def rank(self) -> int:
+        """Who ranks higher is served first and may evict others: the priority, of offline pods below all."""
+        offline = self.wishes.service_class is ServiceClass.OFFLINE
+        return self.priority - OFFLINE_BELOW if offline else self.priority
 
     @property
     def dialects(self) -> tuple[str, ...]:

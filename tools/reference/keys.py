@@ -40,7 +40,10 @@ WISHES: Mapping[str, tuple[tuple[str, ...], str]] = {
     keys.LINK: (tuple(LinkWish), "for several cards: as many pairs joined by nvlink as possible, or all"),
     keys.NUMA: (("same",), "all cards of the container on one NUMA node"),
     keys.ISOLATION: (("none", "an adapter's name"), "how shares are kept apart"),
-    keys.SERVICE_CLASS: (("online", "offline"), "whether the pod may be set aside for others"),
+    keys.SERVICE_CLASS: (
+        ("online", "offline"),
+        "online pods are kept apart from offline ones, which fill what is left and give way",
+    ),
     keys.SAME_CARD: (("a name",), "all pods of the namespace with the same name here share one card"),
     keys.GANG: (("a name",), "place all pods of this name together or none"),
     keys.GANG_SIZE: (("1..10000",), "how many pods with a claim the gang has"),

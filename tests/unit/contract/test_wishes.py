@@ -60,8 +60,6 @@ def test_no_isolation_is_what_there_is() -> None:
         (keys.CARD_POLICY, "fragmentation"),
         (keys.NUMA, "same"),
         (keys.ISOLATION, "mps"),
-        (keys.SERVICE_CLASS, "online"),
-        (keys.SERVICE_CLASS, "offline"),
     ],
 )
 def test_what_is_not_built_yet_says_so(key: str, value: str) -> None:

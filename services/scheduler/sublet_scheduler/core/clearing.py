@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 
-from sublet.model.claim import PodAsk
+from sublet.model.claim import PodAsk, ServiceClass
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
@@ -28,7 +28,7 @@ PASSING = frozenset({Reason.INSUFFICIENT_CPU, Reason.INSUFFICIENT_HOST_MEMORY, R
 """Objections to a node that end when pods leave it."""
 
 Worth = tuple[int, int, float]
-"""Of a booking: 0 where it leaves anyhow, its priority, and minus its creation; the least leaves first."""
+"""Of a booking: 0 where it leaves anyhow, its rank, and minus its creation; the least leaves first."""
 Leavers = Mapping[str, Worth]
 """Booking key -> worth of those that may be waited for."""
 
@@ -85,6 +85,20 @@ def beside(node: NodeState, plan: Plan) -> NodeState:
         cpu_milli=max(node.cpu_milli, then.cpu_milli),
         memory_mib=max(node.memory_mib, then.memory_mib),
     )
+
+
+def apart(node: NodeState, mine: ServiceClass) -> NodeState:
+    """`node` as if the cards that carry pods of the other service class took no more."""
+    taken = {
+        grant.card
+        for booking in node.bookings.values()
+        if booking.service_class not in (None, mine)
+        for grant in counted_grants(booking.held)
+    }
+    if not taken:
+        return node
+    cards = {id_: replace(card, open=False) if id_ in taken else card for id_, card in node.cards.items()}
+    return replace(node, cards=cards, by_index=tuple(cards.values()))
 
 
 def seats(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sublet.model.card import Card, Inventory
-from sublet.model.claim import ContainerKind
+from sublet.model.claim import ContainerKind, ServiceClass
 from sublet.model.health import Verdict
 from sublet.model.ids import CardId, NodeName, PodRef
 from sublet.model.placement import CardGrant, Occupancy
@@ -42,6 +42,7 @@ class Booking:
     held: tuple[Held, ...]
     same_card: tuple[str, str] | None = None
     """(namespace, group) of a same-card group."""
+    service_class: ServiceClass | None = None
 
 
 @dataclass(slots=True)

@@ -103,7 +103,7 @@ class Holds:
             return len(hold.evicting & hold.plan.leaving), ()
 
         def worth(key: str) -> Worth | None:
-            return self._victim_worth(key, ask.priority)
+            return self._victim_worth(key, ask.rank)
 
         left = hold.left if hold else frozenset()
         plan = self._plan(record, ask, shape.asked, named, left, now, worth)
@@ -126,13 +126,13 @@ class Holds:
             del self._state.unevictable[uid]
             self._state.dirty = True
 
-    def _victim_worth(self, key: str, priority: int) -> Worth | None:
-        """None for who cannot be evicted for a pod of that priority."""
+    def _victim_worth(self, key: str, rank: int) -> Worth | None:
+        """None for who cannot be evicted for a pod of that rank."""
         record = self._state.records.get(PodUid(key))
         if record is None or record.facts is None:
             return self._worth(key) if record else None
         worth = self._worth(key)
-        may_go = record.stage is Stage.RELEASED and worth[1] < priority
+        may_go = record.stage is Stage.RELEASED and worth[1] < rank
         if worth[0] and not (may_go and record.uid not in self._state.unevictable):
             return None
         return worth
@@ -208,8 +208,8 @@ class Holds:
         if record is None or record.facts is None:
             return (int(record is None), 0, 0.0)
         leaves = record.stage is Stage.ENDING or record.facts.deleting
-        priority = record.ask.priority if record.ask else 0
-        return (int(not leaves), priority, -record.facts.created_s)
+        rank = record.ask.rank if record.ask else 0
+        return (int(not leaves), rank, -record.facts.created_s)
 
 
 def _stays(worth: Worth | None) -> bool:

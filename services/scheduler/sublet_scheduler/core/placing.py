@@ -1,8 +1,10 @@
 """Where a pod goes, or for every node and card why not."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
@@ -10,7 +12,7 @@ from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import grants_of
 from sublet_scheduler.core.candidates import Candidates, counted_objections
-from sublet_scheduler.core.clearing import Plan, beside, counted
+from sublet_scheduler.core.clearing import Plan, apart, beside, counted
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.larger import larger_than_any
@@ -26,6 +28,8 @@ Avoid = Callable[[NodeName], Reason | None]
 Kept = Mapping[NodeName, Sequence[Plan]]
 """What is kept on nodes for the pods that are ahead in the queue."""
 NOTHING_KEPT: Kept = {}
+NODES_OF_A_CLASS = 64
+"""On so many nodes at most cards are sought that are free of the other service class."""
 
 
 @dataclass(slots=True)
@@ -76,9 +80,8 @@ class Placer:
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
         if over:
             return _over_limit(over)
-        for real in self._in_order(ask, shape, named):
-            node = seen_past(real, kept)
-            if avoid(node.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
+        for real, node in self._views(ask, shape, named, kept):
+            if avoid(real.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
             assigned = self.candidates.assign_on(node, shape.asked)
             if assigned and not totals_lag(node, ask):
@@ -97,10 +100,24 @@ class Placer:
         shape = Shape.of(ask, self.defaults, seat[1] if seat else None)
         return shape, seat[0] if seat else only_node(ask)
 
-    def _in_order(self, ask: PodAsk, shape: Shape, named: NodeName | None) -> Iterable[NodeState]:
+    def _views(
+        self, ask: PodAsk, shape: Shape, named: NodeName | None, kept: Kept
+    ) -> Iterator[tuple[NodeState, NodeState]]:
+        """Nodes, best first, and how each looks to the pod. One with a service class looks at some of them
+        without the cards of the other class first."""
+        mine = ask.wishes.service_class
+        if mine:
+            with closing(self._in_order(ask, shape, named)) as some:
+                for real in islice(some, NODES_OF_A_CLASS):
+                    yield real, apart(seen_past(real, kept), mine)
+        for real in self._in_order(ask, shape, named):
+            yield real, seen_past(real, kept)
+
+    def _in_order(self, ask: PodAsk, shape: Shape, named: NodeName | None) -> Generator[NodeState]:
         if named is None:
-            return self.candidates.best_first(shape, self.eligible.barred(ask, shape.asked))
-        return [self.fleet.nodes[named]] if named in self.fleet.nodes else []
+            yield from self.candidates.best_first(shape, self.eligible.barred(ask, shape.asked))
+        elif named in self.fleet.nodes:
+            yield self.fleet.nodes[named]
 
     def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
         reasons: Counter[Reason] = Counter()

@@ -70,9 +70,7 @@ class PodRecord:
     def order(self) -> Order:
         """Its place in the queue."""
         created_s = self.facts.created_s if self.facts else 0.0
-        return order(
-            priority=self.ask.priority if self.ask else 0, created_s=created_s, pod=self.ref, uid=self.uid
-        )
+        return order(rank=self.ask.rank if self.ask else 0, created_s=created_s, pod=self.ref, uid=self.uid)
 
     def ledger_grants(self) -> tuple[LedgerGrant, ...]:
         """The grants as the ledger shall show them now."""
@@ -149,7 +147,10 @@ def booking_of(ref: PodRef, ask: PodAsk | None, grants: tuple[LedgerGrant, ...])
         )
     same_card = ask.wishes.same_card if ask else None
     return Booking(
-        ref=ref, held=tuple(held.values()), same_card=(ref.namespace, same_card) if same_card else None
+        ref=ref,
+        held=tuple(held.values()),
+        same_card=(ref.namespace, same_card) if same_card else None,
+        service_class=ask.wishes.service_class if ask else None,
     )
 
 

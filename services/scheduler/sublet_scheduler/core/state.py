@@ -31,8 +31,8 @@ from sublet_scheduler.core.records import (
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies
 
-NOBODY = -(10**10)
-"""Below every priority."""
+NOBODY = -(10**11)
+"""Below every rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +111,9 @@ class State:
         """When the waiting pods were tried last."""
         self.waiting: set[PodUid] = set()
         self.running: dict[PodUid, int] = {}
-        """Released pods and their priority."""
+        """Released pods and their rank."""
         self.hungry = NOBODY
-        """The highest priority that waits and may evict."""
+        """The highest rank that waits and may evict."""
         self.unevictable: dict[PodUid, float] = {}
         """Pods whose eviction was refused -> until when it is not tried again."""
         self.regrouped: set[PodUid] = set()
@@ -250,7 +250,7 @@ class State:
             record.since = now
             self.running.pop(record.uid, None)
             if stage is Stage.RELEASED:
-                self.running[record.uid] = record.ask.priority if record.ask else 0
+                self.running[record.uid] = record.ask.rank if record.ask else 0
             (self.waiting.add if stage is Stage.WAITING else self.waiting.discard)(record.uid)
             if stage in (Stage.RELEASING, Stage.FENCING):
                 self._watched.add(record.uid)

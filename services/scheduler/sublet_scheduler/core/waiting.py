@@ -110,9 +110,9 @@ class Waiting:
         state = self._state
         if not (state.rules.preemption and ask.preempts):
             return False
-        state.hungry = max(state.hungry, ask.priority)
-        kind = (alike, ask.priority)
-        if kind in self._in_vain or min(state.running.values(), default=ask.priority) >= ask.priority:
+        state.hungry = max(state.hungry, ask.rank)
+        kind = (alike, ask.rank)
+        if kind in self._in_vain or min(state.running.values(), default=ask.rank) >= ask.rank:
             return False
         count, victims = self._holds.clear(record, ask, now)
         if not self._holds.of(record.uid):
@@ -185,7 +185,7 @@ def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS
 
 def newest(ask: PodAsk) -> Order:
     """The place in the queue of a pod that is created now."""
-    return order(priority=ask.priority, created_s=float("inf"), pod=ask.pod, uid="")
+    return order(rank=ask.rank, created_s=float("inf"), pod=ask.pod, uid="")
 
 
 def _may_be_tried(record: PodRecord, pod: PodFacts | None) -> bool:
