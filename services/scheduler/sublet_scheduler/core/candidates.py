@@ -6,12 +6,11 @@ of the fleet. Whether the pod may run on a node is tested when the node is taken
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from sublet.model.claim import Policy
 from sublet.model.ids import NodeName
-from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Assigned, assign, too_large
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.ranking import Levels, Ranking, Ranks
@@ -23,22 +22,8 @@ MOST_SCORES = 4_000_000
 """Live shapes times nodes."""
 MOST_SHAPES = 512
 LEAST_SHAPES = 64
-MOST_REFUSED = 64
-"""Shapes whose refusals are remembered."""
 SWEEP = 64
 """Nodes that a decision scores again after the policy learned more."""
-
-Counts = Mapping[Reason, int]
-
-
-def counted_objections(node: NodeState, asked: Asked) -> Counts:
-    """How many of the node's cards say what against `asked`; nothing where they can take it."""
-    outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
-    counts: dict[Reason, int] = {}
-    if not isinstance(outcome, Assigned):
-        for reason in outcome.reasons.values():
-            counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 @dataclass(slots=True)
@@ -68,7 +53,6 @@ class Candidates:
         self._fleet = fleet
         self._fragmentation = fragmentation
         self._indices: OrderedDict[Hashable, _Index] = OrderedDict()
-        self._refused: OrderedDict[Hashable, dict[NodeName, tuple[int, Counts]]] = OrderedDict()
 
     @property
     def live_shapes(self) -> int:
@@ -90,18 +74,6 @@ class Candidates:
             order = self._fragmentation.card_order(node, asked)
         outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card, order=order)
         return outcome if isinstance(outcome, Assigned) else None
-
-    def against(self, shape: Shape, node: NodeState) -> Counts:
-        """How many of the node's cards say what against the shape; nothing where they can take it."""
-        known = self._refused.setdefault(shape.full_key, {})
-        self._refused.move_to_end(shape.full_key)
-        if len(self._refused) > MOST_REFUSED:
-            self._refused.popitem(last=False)
-        version, counts = known.get(node.name, (-1, {}))
-        if version != node.version:
-            counts = counted_objections(node, shape.asked)
-            known[node.name] = (node.version, counts)
-        return counts
 
     def score(self, shape: Shape, asked: Asked, node: NodeState) -> int | None:
         """How the node ranks for what the shape asks of resources; None where it has no room."""

@@ -34,7 +34,7 @@ class Eligible:
 
     def barred(self, ask: PodAsk, asked: Asked) -> int:
         """A number with all bits set in the byte of every node, by position, that the pod may not use."""
-        key = _class_of(ask, asked)
+        key = class_of(ask, asked)
         mask = self._masks.get(key)
         if mask is None:
             mask = self._masks[key] = _Mask()
@@ -59,7 +59,8 @@ class Eligible:
         return mask.barred
 
 
-def _class_of(ask: PodAsk, asked: Asked) -> Hashable:
+def class_of(ask: PodAsk, asked: Asked) -> Hashable:
+    """Equal for pods that may use the same nodes."""
     wishes = ask.wishes
     return (
         tuple(sorted(wishes.node_selector.items())),

@@ -58,7 +58,7 @@ class Reviews:
             outcome = state.placer.place(
                 ask,
                 now=now,
-                avoid=lambda node: state.objection(ask.pod, id_, ask.owner, node, now),
+                avoid=state.avoided(ask.pod, id_, ask.owner, now),
                 kept=self._holds.ahead_of(newest(ask)),
             )
         if isinstance(outcome, NoRoom) and ask.node_name:

@@ -98,11 +98,9 @@ class Together:
         if ask is None:
             return NoRoom(reasons={Reason.UNDECIDED: 1})
 
-        def avoid(node: NodeName) -> Reason | None:
-            if node in without or (nodes is not None and node not in nodes):
-                return Reason.GANG_NO_ROOM
-            return state.objection(record.ref, record.uid, ask.owner, node, now)
-
+        avoid = dict(state.avoided(record.ref, record.uid, ask.owner, now))
+        outside = () if nodes is None else state.fleet.nodes.keys() - set(nodes)
+        avoid |= dict.fromkeys([*without, *outside], Reason.GANG_NO_ROOM)
         return state.placer.place(ask, now=now, avoid=avoid, kept=kept)
 
 

@@ -1,0 +1,117 @@
+"""Why a pod finds no room: how many nodes and cards say what, kept for each way of asking.
+
+A node says the same until something on it changes; so only nodes that changed since the last refusal are
+asked again, and those of which more than the node itself decides: its agent is silent, the pod must avoid
+it, or something is kept there.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from sublet.model.claim import PodAsk
+from sublet.model.ids import NodeName
+from sublet.model.reasons import Reason
+from sublet_scheduler.core.assigning import Asked, Objections, assign
+from sublet_scheduler.core.eligible import class_of
+from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.larger import larger_than_any
+from sublet_scheduler.core.matching import node_objection
+from sublet_scheduler.core.shapes import Shape
+
+MOST_KEPT = 64
+"""Ways of asking of which the counts are kept."""
+
+Counts = Mapping[Reason, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    layout: int
+    described: int
+    larger: str
+    seen: int = -1
+    said: dict[NodeName, Counts] = field(default_factory=dict)
+    total: Counter[Reason] = field(default_factory=Counter)
+
+    def put(self, name: NodeName, counts: Counts | None) -> None:
+        """What the node says; None while that does not hang on the node alone."""
+        before = self.said.pop(name, None)
+        if before:
+            self.total.subtract(before)
+        if counts is not None:
+            self.said[name] = counts
+            self.total.update(counts)
+
+
+class Refusals:
+    def __init__(self, fleet: Fleet, fresh_s: float) -> None:
+        self._fleet = fleet
+        self._fresh_s = fresh_s
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+
+    def counts(
+        self, ask: PodAsk, shape: Shape, *, now: float, avoid: Mapping[NodeName, Reason], kept: set[NodeName]
+    ) -> tuple[Counter[Reason], str]:
+        """How often each reason is said, and the sentence of a pod that is larger than any node."""
+        known = self._get(ask, shape)
+        apart = {name for name, node in self._fleet.nodes.items() if self._is_out(node, now)}
+        apart |= avoid.keys() | kept
+        fleet = self._fleet
+        stale = [name for name in fleet.changed.since(known.seen) if name in fleet.nodes]
+        for name in {*stale, *(fleet.nodes.keys() - known.said.keys())}:
+            said = None if name in apart else self._says(fleet.nodes[name], ask, shape.asked, now)
+            known.put(name, said)
+        known.seen = fleet.changed.now
+        total = known.total.copy()
+        for name in sorted(apart & fleet.nodes.keys()):
+            total.subtract(known.said.get(name, {}))
+            node = fleet.nodes[name]
+            said = self._says(node, ask, shape.asked, now, avoid.get(name))
+            total.update({Reason.KEPT: len(node.cards)} if name in kept and _lags(said) else said)
+        return +total, known.larger
+
+    def _get(self, ask: PodAsk, shape: Shape) -> _Known:
+        key = (
+            shape.full_key,
+            class_of(ask, shape.asked),
+            ask.cpu_milli,
+            ask.memory_mib,
+            *ask.resources.items(),
+        )
+        fleet = self._fleet
+        known = self._known.get(key)
+        if known is None or known.layout != fleet.layout or known.described != fleet.described.now:
+            larger = larger_than_any(ask, shape.asked, fleet.nodes.values())
+            if known is None or known.layout != fleet.layout:
+                known = _Known(fleet.layout, fleet.described.now, larger)
+            known.described, known.larger = fleet.described.now, larger
+            self._known[key] = known
+            if len(self._known) > MOST_KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return known
+
+    def _is_out(self, node: NodeState, now: float) -> bool:
+        return node.beat_s is None or now - node.beat_s > self._fresh_s or node.dra or node.foreign
+
+    def _says(
+        self, node: NodeState, ask: PodAsk, asked: Asked, now: float, avoided: Reason | None = None
+    ) -> Counts:
+        if node.facts is None:
+            return {}
+        against = node_objection(node, ask, now=now, fresh_s=self._fresh_s) or avoided
+        if against:
+            return {against: 1}
+        outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
+        if isinstance(outcome, Objections):
+            return Counter(outcome.reasons.values())
+        return _LAGS
+
+
+_LAGS: Counts = {Reason.NODE_NOT_PREPARED: 1}
+"""Its cards would do, its totals lag."""
+
+
+def _lags(said: Counts) -> bool:
+    return said is _LAGS
