@@ -1,7 +1,6 @@
 """Where a pod goes, or for every node and card why not."""
 
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,19 +10,20 @@ from sublet.model.ids import NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import grants_of
-from sublet_scheduler.core.candidates import Candidates, counted_objections
+from sublet_scheduler.core.candidates import Candidates
 from sublet_scheduler.core.clearing import Plan, apart, beside, counted
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
-from sublet_scheduler.core.larger import larger_than_any
 from sublet_scheduler.core.limits import Amount, Limits
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
+from sublet_scheduler.core.refusals import Refusals
 from sublet_scheduler.core.scoring.fragmentation import Fragmentation
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies, Shape
 
-Avoid = Callable[[NodeName], Reason | None]
-"""Why this pod must not go to a node for the moment, beside what the node itself says."""
+Avoid = Mapping[NodeName, Reason]
+"""Nodes to which this pod must not go for the moment, beside what the nodes themselves say."""
+NOTHING_AVOIDED: Avoid = {}
 
 Kept = Mapping[NodeName, Sequence[Plan]]
 """What is kept on nodes for the pods that are ahead in the queue."""
@@ -41,6 +41,7 @@ class Placer:
     fresh_s: float
     candidates: Candidates
     eligible: Eligible
+    refusals: Refusals
     fragmentation: Fragmentation
     limits: Limits = field(default_factory=Limits)
     tries: int = 0
@@ -64,6 +65,7 @@ class Placer:
             fresh_s,
             Candidates(fleet, fragmentation),
             Eligible(fleet),
+            Refusals(fleet, fresh_s),
             fragmentation,
             limits or Limits(),
         )
@@ -73,7 +75,7 @@ class Placer:
         self.fragmentation.observe(ask)
 
     def place(
-        self, ask: PodAsk, *, now: float, avoid: Avoid = lambda _: None, kept: Kept = NOTHING_KEPT
+        self, ask: PodAsk, *, now: float, avoid: Avoid = NOTHING_AVOIDED, kept: Kept = NOTHING_KEPT
     ) -> Placement | NoRoom:
         self.tries += 1
         shape, named = self.shape(ask)
@@ -81,7 +83,7 @@ class Placer:
         if over:
             return _over_limit(over)
         for real, node in self._views(ask, shape, named, kept):
-            if avoid(real.name) or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
+            if real.name in avoid or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
             assigned = self.candidates.assign_on(node, shape.asked)
             if assigned and not totals_lag(node, ask):
@@ -120,25 +122,7 @@ class Placer:
             yield self.fleet.nodes[named]
 
     def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
-        reasons: Counter[Reason] = Counter()
-        one_place = shape.asked.only_card is not None or only_node(ask) is not None
-        for node in self.fleet.nodes.values():
-            if node.facts is None:
-                continue
-            against = node_objection(node, ask, now=now, fresh_s=self.fresh_s) or avoid(node.name)
-            if against:
-                reasons[against] += 1
-                continue
-            counts = (
-                counted_objections(node, shape.asked) if one_place else self.candidates.against(shape, node)
-            )
-            if counts:
-                reasons.update(counts)
-            elif node.name in kept:
-                reasons[Reason.KEPT] += len(node.cards)
-            else:  # its cards would do, its totals lag
-                reasons[Reason.NODE_NOT_PREPARED] += 1
-        larger = larger_than_any(ask, shape.asked, self.fleet.nodes.values())
+        reasons, larger = self.refusals.counts(ask, shape, now=now, avoid=avoid, kept=set(kept))
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1
         ordered = {reason: reasons[reason] for reason in Reason if reason in reasons}

@@ -4,7 +4,7 @@ The fleet's bookings always mirror the records and the reservations; whoever cha
 through here to change the other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sublet.contract.dialects.interface import Options
@@ -314,10 +314,21 @@ class State:
 
     def objection(self, ref: PodRef, key: str, owner: str, node: NodeName, now: float) -> Reason | None:
         """Why this pod must not go to `node` for the moment."""
-        if self.predecessor(ref, key, node):
-            return Reason.PREDECESSOR_ENDING
-        until = self.avoid.get((owner or key, node))
-        return Reason.NODE_NOT_PREPARED if until is not None and until > now else None
+        return self.avoided(ref, key, owner, now).get(node)
+
+    def avoided(self, ref: PodRef, key: str, owner: str, now: float) -> Mapping[NodeName, Reason]:
+        """The nodes to which this pod must not go for the moment."""
+        who = owner or key
+        avoided = {
+            node: Reason.NODE_NOT_PREPARED
+            for (whose, node), until in self.avoid.items()
+            if whose == who and until > now
+        }
+        if ref.name:
+            for other, node in self.refs.get(ref, {}).items():
+                if other != key:
+                    avoided[node] = Reason.PREDECESSOR_ENDING
+        return avoided
 
     # -- bookings
 

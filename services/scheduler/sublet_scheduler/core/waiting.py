@@ -90,7 +90,7 @@ class Waiting:
             outcome = state.placer.place(
                 ask,
                 now=now,
-                avoid=lambda node: state.objection(record.ref, record.uid, ask.owner, node, now),
+                avoid=state.avoided(record.ref, record.uid, ask.owner, now),
                 kept=self._holds.kept,
             )
         if isinstance(outcome, Placement):
