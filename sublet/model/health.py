@@ -204,5 +204,15 @@ class Verdict:
     """Those that still count against a card that falls ill again."""
     breaker: str = ""
     """The state of the breaker where it keeps this card in scheduling against its reasons."""
+    condemned_ms: int = 0
+    """When faults last took it out; what `flaps` counts within a day of."""
+    reset_ms: int = 0
+    """The newest observed reset: a fault of before, told again, opens nothing that a reset clears."""
+    boot_ms: int = 0
+    """When `boot_id` had last been vouched for; alone no reason to write the verdict again."""
+    automatic: bool = False
+    """Out, or held back, by faults and the probation after them; not by a person's hold."""
+    acked_ms: int = 0
+    """When a person last acknowledged: a fault of before, told again, opens nothing."""
     term: int = 0
     """Which healthd wrote this, counted up; a writer never overwrites a higher one."""

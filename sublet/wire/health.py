@@ -108,6 +108,11 @@ def verdict_message(verdict: Verdict) -> pb.Verdict:
         events=verdict.events,
         cures=[pb.Cure(reason=one.reason, how=one.how, at_ms=one.at_ms) for one in verdict.cures],
         breaker=verdict.breaker,
+        acked_ms=verdict.acked_ms,
+        condemned_ms=verdict.condemned_ms,
+        automatic=verdict.automatic,
+        boot_ms=verdict.boot_ms,
+        reset_ms=verdict.reset_ms,
         term=verdict.term,
     )
     if verdict.hold is not None:
@@ -180,6 +185,11 @@ def verdict_of(message: pb.Verdict) -> Verdict:
         else None,
         cures=tuple(Cure(reason=one.reason, how=one.how, at_ms=one.at_ms) for one in message.cures),
         breaker=message.breaker,
+        acked_ms=message.acked_ms,
+        condemned_ms=message.condemned_ms,
+        automatic=message.automatic,
+        boot_ms=message.boot_ms,
+        reset_ms=message.reset_ms,
         term=message.term,
     )
 

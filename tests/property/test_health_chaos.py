@@ -106,6 +106,7 @@ class Life:
 def history(dice: Random) -> Iterator[tuple[int, Event]]:
     """Observations, people and users, in the order of time, as agents and the ledger tell them."""
     now_ms, boots, seq = START_MS, dict.fromkeys((node for node, _ in KEYS), 1), 0
+    levels: dict[Key, str] = {}
 
     def signal(key: Key, kind: str, **more: str | int) -> Signal:
         nonlocal seq
@@ -132,13 +133,14 @@ def history(dice: Random) -> Iterator[tuple[int, Event]]:
                 yield now_ms, signal(key, "xid", code=dice.choice((43, 48, 54, 62, 79, 94, 95, 119)))
             case "boot":
                 boots[key[0]] += 1
-                for one in KEYS:
-                    if one[0] == key[0]:
-                        yield now_ms, signal(one, "probe", value="ok")
+                for one in [one for one in KEYS if one[0] == key[0]]:
+                    yield now_ms, signal(one, "probe", value="ok")
+                    yield now_ms, signal(one, "level", name="remap_pending", value=levels.get(one, "false"))
             case "action":
                 yield now_ms, signal(key, "recovery_action", value=dice.choice(("none", "gpu_reset")))
             case "level":
                 value = dice.choice(("true", "false"))
+                levels[key] = value
                 yield now_ms, signal(key, "level", name="remap_pending", value=value)
             case "use":
                 pods = dice.choice(((), ("default/p",)))

@@ -22,9 +22,9 @@ def write_annotation(cards: Iterable[CardState]) -> str | None:
     well = {state.card: verdict.seq for state, verdict in judged if verdict.seq and not _ill(verdict)}
     if not told and not well:
         return None
-    cures = {state.card: [_cure(one) for one in verdict.cures] for state, verdict in judged if verdict.cures}
     document = {"v": VERSION, "cards": told} | ({"well": well} if well else {})
-    document |= {"cures": cures} if cures else {}
+    kept = {state.card: _counters(verdict) for state, verdict in judged if verdict.seq and _counters(verdict)}
+    document |= {"kept": kept} if kept else {}
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
@@ -38,9 +38,8 @@ def read_annotation(node: NodeName, text: str) -> list[Restored]:
         data = json.loads(text)
         ill = [_restored(node, CardId(card), told) for card, told in sorted(data["cards"].items())]
         well = [_well(node, CardId(card), seq) for card, seq in sorted(data.get("well", {}).items())]
-        cures = data.get("cures", {})
         return [
-            replace(one, verdict=replace(one.verdict, cures=_cures(cures.get(one.verdict.card, []))))
+            replace(one, verdict=_with_counters(one.verdict, data.get("kept", {}).get(one.verdict.card, {})))
             for one in (*ill, *well)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -60,15 +59,16 @@ def _card(state: CardState, verdict: Verdict) -> dict[str, Any]:
         "reasons": [_reason(reason) for reason in verdict.reasons],
         "hold": {"by": hold.by, "note": hold.note, "untilMs": hold.until_ms} if hold else None,
         "breaker": verdict.breaker,
+        "automatic": verdict.automatic,
         "rule": verdict.rule,
         "seq": verdict.seq,
         "event": state.event_id,
         "sinceMs": verdict.since_ms,
         "atMs": verdict.at_ms,
         "probationUntilMs": verdict.probation_until_ms,
-        "flaps": verdict.flaps,
         "policy": verdict.policy,
         "bootId": verdict.boot_id,
+        "bootMs": verdict.boot_ms,
         "pci": verdict.pci,
         "serial": verdict.serial,
         "model": verdict.model,
@@ -106,19 +106,43 @@ def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
         since_ms=told.get("sinceMs", 0),
         at_ms=told.get("atMs", 0),
         probation_until_ms=told.get("probationUntilMs", 0),
-        flaps=told.get("flaps", 0),
         policy=told.get("policy", ""),
         boot_id=told.get("bootId", ""),
+        boot_ms=told.get("bootMs", 0),
         pci=told.get("pci", ""),
         serial=told.get("serial", ""),
         model=told.get("model", ""),
         breaker=told.get("breaker", ""),
+        automatic=told.get("automatic", False),
         rule=told.get("rule", ""),
         hold=Hold(by=hold["by"], note=hold.get("note", ""), until_ms=hold.get("untilMs", 0))
         if hold
         else None,
     )
     return Restored(verdict=verdict)
+
+
+def _counters(verdict: Verdict) -> dict[str, Any]:
+    """What is kept of a card whether it is ill or not."""
+    kept = {
+        "cures": [_cure(one) for one in verdict.cures],
+        "flaps": verdict.flaps,
+        "condemnedMs": verdict.condemned_ms,
+        "ackedMs": verdict.acked_ms,
+        "resetMs": verdict.reset_ms,
+    }
+    return {key: value for key, value in kept.items() if value}
+
+
+def _with_counters(verdict: Verdict, kept: dict[str, Any]) -> Verdict:
+    return replace(
+        verdict,
+        cures=_cures(kept.get("cures", [])),
+        flaps=int(kept.get("flaps", 0)),
+        condemned_ms=int(kept.get("condemnedMs", 0)),
+        acked_ms=int(kept.get("ackedMs", 0)),
+        reset_ms=int(kept.get("resetMs", 0)),
+    )
 
 
 def _cure(cure: Cure) -> list[str | int]:

@@ -106,30 +106,29 @@ def restored(verdict: Verdict, *, now_ms: int) -> CardState:
         serial=verdict.serial,
         model=verdict.model,
         boot_id=verdict.boot_id,
+        boot_ms=verdict.boot_ms,
+        reset_ms=verdict.reset_ms,
         reasons=verdict.reasons,
         restored=frozenset(reason.id for reason in verdict.reasons),
         hold=verdict.hold,
         cures=verdict.cures,
+        acked_ms=verdict.acked_ms,
         gone=verdict.rule if verdict.rule in GONE else "",
     )
     blind = verdict.state is HealthState.UNKNOWN
     leave = [reason for reason in verdict.reasons if reason.leave]
-    closed = leave or verdict.probation_until_ms > 0
-    cured_ms = {one.at_ms for one in verdict.cures}
     return CardState(
         node=verdict.node,
         card=verdict.card,
         origin=facts,
-        automatic=bool(verdict.breaker) or (bool(closed) and _by_automation(verdict)),
+        automatic=verdict.automatic,
         held_back=verdict.breaker,
         marked=verdict.withheld or verdict.state is HealthState.QUARANTINED,
         leaving=bool(leave),
         faulty=any(reason.id != HOLD.label for reason in leave),
-        condemned_ms=verdict.since_ms
-        if closed or (verdict.flaps and not cured_ms)
-        else max(cured_ms, default=0),
+        condemned_ms=verdict.condemned_ms,
         probation_until_ms=verdict.probation_until_ms,
-        flaps=max(verdict.flaps, len(cured_ms) - 1),
+        flaps=verdict.flaps,
         probed=True,
         fresh_ms=0 if blind else now_ms,
         opened=verdict.schedulable if blind else verdict.state.accepts_shares,
@@ -137,11 +136,6 @@ def restored(verdict: Verdict, *, now_ms: int) -> CardState:
         event_id=next(iter(verdict.events), ""),
         due_ms=now_ms,
     )
-
-
-def _by_automation(verdict: Verdict) -> bool:
-    faults = [one for one in verdict.reasons if one.leave and one.id != HOLD.label]
-    return bool(faults) or verdict.probation_until_ms > 0
 
 
 def recalled(policy: Policy, state: CardState, verdict: Verdict, *, now_ms: int) -> CardState:
@@ -190,6 +184,7 @@ def _joined(before: Facts, since: Facts) -> Facts:
         reasons=joined,
         restored=since.restored | {one.id for one in stands},
         hold=since.hold or before.hold,
+        acked_ms=max(since.acked_ms, before.acked_ms),
         cures=tuple(sorted({*before.cures, *since.cures}, key=lambda one: one.at_ms)),
     )
 
@@ -225,4 +220,5 @@ def _still_counts(policy: Policy, facts: Facts, event: Observation) -> bool:
         rule = policy.of(facts.model).sxid_rule(event.code)
     else:
         return False
-    return rule.leave and event.at_ms > facts.reset_ms and not facts.reason(f"{event.kind}:{event.code}")
+    answered_ms = max(facts.reset_ms, facts.acked_ms)
+    return rule.leave and event.at_ms > answered_ms and not facts.reason(f"{event.kind}:{event.code}")

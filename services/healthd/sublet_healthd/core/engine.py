@@ -39,6 +39,7 @@ from sublet_healthd.core.judge import (
     Tick,
     Transition,
     Used,
+    fault_of,
     judge,
 )
 from sublet_healthd.core.listing import listed, lost, where
@@ -450,12 +451,13 @@ class Engine:
 
     def _may_leave(self, key: Key, state: CardState, now_ms: int) -> bool:
         """Ask the breaker about a card that automation would take out; where nothing is done, nobody asks."""
-        if self.policy.mode is Mode.OBSERVE or state.facts.gone or state.verdict is None:
+        if self.policy.mode is Mode.OBSERVE or state.facts.gone:
             return True
         model = state.facts.model
         here = [one for one in self.cards.values() if not one.facts.gone]
         fleet = Fleet(cards=len(here), pool=sum(one.facts.model == model for one in here))
-        wanted = Taken(node=key[0], card=key[1], reason=state.verdict.rule, model=model, at_ms=now_ms)
+        reason = fault_of(state.verdict.reasons if state.verdict else ())
+        wanted = Taken(node=key[0], card=key[1], reason=reason, model=model, at_ms=now_ms)
         self.breaker, allowed = limiting.asked(self.breaker, self.policy.limits, fleet, wanted)
         return allowed
 

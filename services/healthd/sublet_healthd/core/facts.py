@@ -58,6 +58,7 @@ class Facts:
     gone: str = ""
     """Why the card is not here any more, where that is known: replaced or moved."""
     cures: tuple[Cure, ...] = ()
+    acked_ms: int = 0
     links: tuple[tuple[int, int], ...] = ()
     """NVLinks that failed, and when; for errors that only count when they come again."""
     levels: Mapping[str, LevelWatch] = field(default_factory=dict)

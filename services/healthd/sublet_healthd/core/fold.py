@@ -129,6 +129,8 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
     known = facts.reason(reason_id)
     if known and reason_id in facts.restored and at_ms <= known.last_seen_ms:
         return facts  # told before the judge was started anew
+    if known is None and (at_ms <= facts.acked_ms or (rule.clears_on == "reset" and at_ms < facts.reset_ms)):
+        return facts  # a person has looked at it, or a reset has answered it
     recent = [one for one in facts.sightings if one.at_ms > at_ms - policy.timing.window_ms]
     twin = next((one for one in recent if _same_fault(one, signal)), None)
     if twin:
@@ -258,7 +260,8 @@ def _manual(facts: Facts, event: Manual) -> Facts:
         case _:
             cleared = facts.without(lambda one: not _stands(facts, one), at_ms=event.at_ms)
             looked_at = {one.id for one in _gone(facts, cleared)}
-            return replace(cleared, cures=tuple(one for one in facts.cures if one.reason not in looked_at))
+            cures = tuple(one for one in facts.cures if one.reason not in looked_at)
+            return replace(cleared, cures=cures, acked_ms=max(facts.acked_ms, event.at_ms))
 
 
 def _released(facts: Facts, *, at_ms: int) -> Facts:

@@ -96,6 +96,8 @@ def judge(
             state = replace(state, common=alike)
         case HeldBack(by=by):
             state = replace(state, held_back=by)
+            if not by:  # it took shares until now: the grace period begins
+                state = replace(state, marked=False, idle_since_ms=None)
         case Tick():
             pass
         case _:
@@ -143,7 +145,7 @@ def _timers(policy: Policy, state: CardState, facts: Facts, now_ms: int) -> Card
         until_ms = now_ms + min(timing.probation_ms * 2**flaps, timing.probation_most_ms)
     elif until_ms <= now_ms:
         until_ms = 0
-    automatic = faulty or (state.automatic and (leaving or until_ms > 0))
+    automatic = faulty or (state.automatic and until_ms > 0)
     return replace(
         state,
         leaving=leaving,
@@ -204,14 +206,19 @@ def _verdict(policy: Policy, state: CardState, facts: Facts, shown: HealthState,
         not_done=",".join(not_done),
         mode=policy.mode,
         boot_id=facts.boot_id,
+        boot_ms=facts.boot_ms,
+        reset_ms=facts.reset_ms,
         probation_until_ms=state.probation_until_ms,
+        automatic=state.automatic,
         flaps=state.flaps,
+        condemned_ms=state.condemned_ms,
         pci=facts.pci,
         serial=facts.serial,
         model=facts.model,
         hold=facts.hold,
         cures=facts.cures,
-        breaker=held_back,
+        acked_ms=facts.acked_ms,
+        breaker=state.held_back,
     )
 
 
@@ -241,6 +248,13 @@ def _rule(state: CardState, facts: Facts, shown: HealthState) -> str:
     return next((reason.id for reason in deciding if reason.action is strongest), "")
 
 
+def fault_of(reasons: tuple[OpenReason, ...]) -> str:
+    """What automation takes a card out for: the reason with the strongest action."""
+    faults = tuple(one for one in reasons if one.leave and one.id != HOLD.label)
+    strongest = _strongest(faults)
+    return next((one.id for one in faults if one.action is strongest), "")
+
+
 def _compare(before: Verdict | None, now: Verdict) -> tuple[JudgeEffect, ...]:
     if before is None:
         if now.state is HealthState.HEALTHY and not now.reasons:
@@ -250,7 +264,7 @@ def _compare(before: Verdict | None, now: Verdict) -> tuple[JudgeEffect, ...]:
     now = replace(now, seq=before.seq, since_ms=since_ms)
     if before.state is not now.state or _ids(before) != _ids(now):
         return (_transition(before.state, replace(now, seq=before.seq + 1)),)
-    if replace(before, at_ms=now.at_ms, events=()) != now:
+    if replace(before, at_ms=now.at_ms, boot_ms=now.boot_ms, events=()) != now:
         return (Refreshed(verdict=now),)
     return ()
 
