@@ -31,6 +31,7 @@ from sublet.model.ids import CardId
 from sublet.model.placement import LedgerGrant, LedgerMeta, NodeLedger
 from sublet.wire.health import verdict_in
 from sublet.wire.ledger import ledger_meta_out, node_ledger_out
+from sublet.wire.node import occupancy_in
 from tests.fakenvml.build import fake_nvml
 from tests.fakenvml.control import XID, FakeCard, FakeNvml
 from tests.integration.agentstage import CARDS, NODE
@@ -96,6 +97,16 @@ class Chain:
 
     async def until_allocatable(self, slots: int) -> None:
         await self.kubelet.until(lambda _: self.allocatable == slots, within_s=8)
+
+    async def until_seen(self, uid: str) -> None:
+        """Until the agent has seen the pod hold its slot; before, the slot counts as taken for a while."""
+        key = subjects.occupancy_key(NODE)
+        async with asyncio.timeout(8), aclosing(self.bus.follow(subjects.INVENTORY_BUCKET, key)) as changes:
+            async for change in changes:
+                if isinstance(change, Upserted):
+                    seen = occupancy_in(change.entry.value)
+                    if uid in {use.uid for use in seen.slots}:
+                        return
 
     def states(self, card: CardId) -> list[HealthState]:
         """Without repetitions."""

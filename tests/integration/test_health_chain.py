@@ -98,6 +98,7 @@ async def test_a_busy_card_stays_in_the_kubelets_view_until_its_pod_ends(stage: 
         await stage.grant(*grant("p0", A), *grant("p1", B))
         await stage.kubelet.run(pod("p1"))
         assert all(all(one.values()) for one in stage.kubelet.lists[before:])
+        await stage.until_seen(uid_of("p0"))
         await stage.kubelet.end(uid_of("p0"))
         await stage.grant(*grant("p1", B))
         await stage.until_state(A, HealthState.QUARANTINED)
