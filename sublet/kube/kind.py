@@ -81,4 +81,5 @@ CLUSTER_ROLE_BINDINGS = _group(
     "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 RESOURCE_SLICES = _group("resource.k8s.io", "resourceslices", "ResourceSlice", namespaced=False)
+DEVICE_TAINT_RULES = _group("resource.k8s.io", "devicetaintrules", "DeviceTaintRule", namespaced=False)
 POD_DISRUPTION_BUDGETS = _group("policy", "poddisruptionbudgets", "PodDisruptionBudget")

@@ -25,10 +25,12 @@ from sublet_healthd.settings import Settings, read_policy
 from sublet_healthd.shell.announcer import Announcer
 from sublet_healthd.shell.audit import Audit
 from sublet_healthd.shell.breakerkeeper import BreakerKeeper
+from sublet_healthd.shell.devicetaints import DeviceTaints
 from sublet_healthd.shell.driver import Driver
 from sublet_healthd.shell.evictions import Evictions
 from sublet_healthd.shell.feeds import Feeds
 from sublet_healthd.shell.leadership import Leadership
+from sublet_healthd.shell.marks import Marks
 from sublet_healthd.shell.metrics import Metrics
 from sublet_healthd.shell.nodeevent import NodeEvents
 from sublet_healthd.shell.nodes import Nodes
@@ -110,7 +112,14 @@ class Healthd:
             unix_ms=unix_ms,
         )
         evictions = Evictions(kube, self.engine, counted=metrics.evicted)
-        self._further: dict[str, Loop] = {"evictions": evictions.run} if settings.evict else {}
+        taints = DeviceTaints(kube, self.engine, effect=settings.device_taints)
+        marks = Marks(kube, self.engine, systems=settings.marks)
+        optional: dict[str, tuple[bool, Loop]] = {
+            "evictions": (settings.evict, evictions.run),
+            "taints": (bool(settings.device_taints), taints.run),
+            "marks": (bool(settings.marks), marks.run),
+        }
+        self._further = {name: loop for name, (wanted, loop) in optional.items() if wanted}
         self._leadership = Leadership(kube, namespace=settings.namespace) if settings.elect else None
         self._feeds = Feeds(
             bus,

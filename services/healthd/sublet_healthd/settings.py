@@ -11,6 +11,9 @@ from sublet.runtime.settings import read_settings
 from sublet_healthd.core.policy import Policy
 from sublet_healthd.core.policyfile import DEFAULT, PRESETS, parse_policy, preset
 
+EFFECTS = ("", "None", "NoSchedule")
+MARKED = ("gpushare", "volcano")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -33,6 +36,10 @@ class Settings:
     """Several replicas, of which the one that has the Lease judges; without it only one replica may run."""
     evict: bool = False
     """Evict the pods on a card that is condemned, as far as their disruption budgets let it."""
+    device_taints: str = ""
+    """Effect of a DeviceTaintRule for each card that takes no new shares: None or NoSchedule; empty: none."""
+    marks: tuple[str, ...] = ()
+    """Other systems that are told of cards to leave out: gpushare, volcano."""
     name_pods: bool = False
     """Public health events name the pods on the card."""
     probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address
@@ -46,6 +53,12 @@ class Settings:
         for name in ("idle_grace_s", "probation_s", "silence_s", "reconcile_s"):
             if getattr(settings, name) <= 0:
                 raise BadRequest(f"SUBLET_{name.upper()}={getattr(settings, name)} is not above 0")
+        if settings.device_taints not in EFFECTS:
+            raise BadRequest(
+                f"SUBLET_DEVICE_TAINTS={settings.device_taints!r} is neither None nor NoSchedule"
+            )
+        if unknown := sorted(set(settings.marks) - set(MARKED)):
+            raise BadRequest(f"SUBLET_MARKS names {', '.join(unknown)}", hint=f"Known: {', '.join(MARKED)}")
         return settings
 
 

@@ -78,7 +78,7 @@ class Engine:
         self._ledger_complete = False
         self.breaker = Breaker()
         self._homes: dict[CardId, NodeName] = {}
-        self._waiting: set[Key] = set()
+        self.waiting: set[Key] = set()
         """Cards that the breaker keeps in scheduling."""
         self._due: list[tuple[int, Key]] = []
         self._silent: set[Key] | None = None
@@ -133,7 +133,7 @@ class Engine:
         return min((one for one in (breaker_ms, card_ms) if one is not None), default=None)
 
     def _breaker_due_ms(self) -> int | None:
-        return limiting.due_ms(self.breaker, self.policy.limits, waiting=bool(self._waiting))
+        return limiting.due_ms(self.breaker, self.policy.limits, waiting=bool(self.waiting))
 
     def _card_due_ms(self) -> int | None:
         while self._due:
@@ -482,7 +482,7 @@ class Engine:
 
     def _look_again(self, now_ms: int) -> Iterator[Effect]:
         """Nothing that happened meanwhile is replayed: only what stands against a card now counts."""
-        for key in sorted(self._waiting):
+        for key in sorted(self.waiting):
             state = self.cards[key]
             before = self.breaker
             free = self._may_leave(key, state, now_ms)
@@ -496,9 +496,9 @@ class Engine:
         known = self.cards.get(key)
         self.cards[key] = state
         if state.held_back:
-            self._waiting.add(key)
+            self.waiting.add(key)
         else:
-            self._waiting.discard(key)
+            self.waiting.discard(key)
         if state.due_ms is not None and (known is None or known.due_ms != state.due_ms):
             heapq.heappush(self._due, (state.due_ms, key))
 

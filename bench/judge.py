@@ -1,0 +1,68 @@
+"""The judge under a flood: what one signal costs it, and how many it takes a second; 1,000 cards."""
+
+import gc
+import os
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+from sublet_healthd.core.engine import Engine
+from sublet_healthd.core.event import Told
+from sublet_healthd.core.policyfile import shipped_policy
+
+from bench.figure import Figure, spread
+from sublet.model.health import Signal, SignalKind
+from sublet.model.ids import CardId, NodeName
+
+NODES, CARDS_A_NODE = 125, 8
+A_SECOND = 1_000
+SECONDS = 60
+START_MS = 1_700_000_000_000
+CODES = (13, 31, 43, 45, 48, 63, 79, 94, 95, 119)
+
+
+def measure() -> list[Figure]:
+    dice, engine = Random(1), Engine(shipped_policy())
+    keys = [
+        (NodeName(f"n{node}"), CardId(f"GPU-{node}-{card}"))
+        for node in range(NODES)
+        for card in range(CARDS_A_NODE)
+    ]
+    for node, card in keys:
+        engine.handle(Told(node=node, card=card, pods=()), now_ms=START_MS)
+    gc.collect()
+    before_mib = _resident_mib()
+    taken_ms: list[float] = []
+    since = perf_counter()
+    for number in range(A_SECOND * SECONDS):
+        now_ms = START_MS + number * 1000 // A_SECOND
+        node, card = dice.choice(keys[: len(keys) // 10])  # a tenth of the cards makes all the noise
+        signal = Signal(
+            node=node,
+            card=card,
+            kind=SignalKind.XID,
+            code=dice.choice(CODES),
+            at_ms=now_ms,
+            epoch="e",
+            seq=number + 1,
+        )
+        before = perf_counter()
+        engine.handle(signal, now_ms=now_ms)
+        taken_ms.append((perf_counter() - before) * 1000)
+    took_s = perf_counter() - since
+    grown_mib = _resident_mib() - before_mib
+    return [
+        Figure(
+            what=f"signals judged in a second, of {A_SECOND * SECONDS:,}",
+            value=A_SECOND * SECONDS / took_s,
+            unit="",
+            aim=f"≥ {A_SECOND:,}",
+        ),
+        *spread("one signal", taken_ms, "ms", aim="≤ 5 ms"),
+        Figure(what="memory that the flood added, its 60,000 samples included", value=grown_mib, unit="MiB"),
+    ]
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

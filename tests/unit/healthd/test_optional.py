@@ -1,0 +1,155 @@
+"""What healthd does beyond verdicts where a setting asks for it: evictions, device taints, marks."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest_asyncio
+from sublet_healthd.shell.devicetaints import DeviceTaints
+from sublet_healthd.shell.evictions import Evictions
+from sublet_healthd.shell.marks import Marks
+
+from sublet.demo.apiserver.server import serve_api
+from sublet.kube.client import KubeClient, open_client
+from sublet.kube.kind import (
+    CONFIGMAPS,
+    DEVICE_TAINT_RULES,
+    NAMESPACES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RESOURCE_SLICES,
+)
+from sublet.kube.port import Selection
+from sublet.model.ids import PodUid
+from tests.unit.healthd.words import COMPLETE, NODE, A, Clocked, grant, inventory, ledger, sees, xid
+
+
+@pytest_asyncio.fixture
+async def kube() -> AsyncIterator[KubeClient]:
+    async with AsyncExitStack() as held:
+        api = await held.enter_async_context(serve_api())
+        client = await held.enter_async_context(open_client(api.access))
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        for name in ("default", "kube-system"):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            if not any(one["metadata"]["name"] == name for one in await client.list(NAMESPACES)):
+                await client.create(NAMESPACES, body)
+        yield client
+
+
+async def make_pod(kube: KubeClient, *, owned: bool = True) -> PodUid:
+    meta: dict[str, Any] = {"name": "p", "namespace": "default", "labels": {"app": "p"}}
+    if owned:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+        meta["ownerReferences"] = [owner]
+    spec = {"containers": [{"name": "main", "image": "i"}]}
+    pod = await kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    status = pod | {"status": {"phase": "Running"}}
+    await kube.update(PODS, status, subresource="status")
+    return PodUid(pod["metadata"]["uid"])
+
+
+def condemned(uid: PodUid) -> Clocked:
+    """Card A has an XID 48 and a grant of pod default/p."""
+    from dataclasses import replace
+
+    judge = Clocked()
+    held = replace(grant(A), uid=uid)
+    judge.at(0, COMPLETE, inventory(0, A), ledger(1, grants=(held,)), xid(1, 48))
+    return judge
+
+
+async def evicted(kube: KubeClient, judge: Clocked) -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    await Evictions(kube, judge.engine, counted=lambda outcome: outcomes.update([outcome])).once()
+    return outcomes
+
+
+async def test_a_pod_on_a_condemned_card_is_evicted(kube: KubeClient) -> None:
+    judge = condemned(await make_pod(kube))
+    assert await evicted(kube, judge) == {"evicted": 1}
+    [pod] = await kube.list(PODS) or [{"metadata": {"deletionTimestamp": "gone"}}]
+    assert pod["metadata"].get("deletionTimestamp")
+
+
+async def test_a_disruption_budget_is_respected(kube: KubeClient) -> None:
+    judge = condemned(await make_pod(kube))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "p"}}},
+    }
+    await kube.create(POD_DISRUPTION_BUDGETS, budget)
+    assert await evicted(kube, judge) == {"budget": 1}
+
+
+async def test_a_pod_that_nobody_would_make_again_and_another_of_the_same_name_stay(kube: KubeClient) -> None:
+    judge = condemned(await make_pod(kube, owned=False))
+    assert await evicted(kube, judge) == {"unowned": 1}
+    assert await evicted(kube, condemned(PodUid("earlier"))) == {"gone": 1}
+
+
+async def test_nothing_is_evicted_from_a_card_that_takes_shares(kube: KubeClient) -> None:
+    judge = condemned(await make_pod(kube))
+    judge.at(10, sees(10, "reset"))
+    assert await evicted(kube, judge) == {}
+
+
+async def test_a_card_that_a_dra_driver_lists_gets_a_taint_rule_and_loses_it_when_it_is_back(
+    kube: KubeClient,
+) -> None:
+    devices = [{"name": "gpu-0", "attributes": {"uuid": {"string": A}}}]
+    spec = {"driver": "gpu.nvidia.com", "pool": {"name": NODE}, "devices": devices}
+    meta = {"name": "s"}
+    api = RESOURCE_SLICES.api_version
+    await kube.create(
+        RESOURCE_SLICES, {"apiVersion": api, "kind": "ResourceSlice", "metadata": meta, "spec": spec}
+    )
+    foreign = {"metadata": {"name": "theirs"}, "spec": {"taint": {"key": "x", "effect": "NoSchedule"}}}
+    rule = {"apiVersion": DEVICE_TAINT_RULES.api_version, "kind": "DeviceTaintRule"} | foreign
+    await kube.create(DEVICE_TAINT_RULES, rule)
+    judge = condemned(PodUid("u"))
+    taints = DeviceTaints(kube, judge.engine, effect="NoSchedule")
+    for _ in range(2):
+        await taints.once()
+        [ours] = [
+            one
+            for one in await kube.list(DEVICE_TAINT_RULES)
+            if one["metadata"]["name"].startswith("sublet-")
+        ]
+        assert ours["spec"]["deviceSelector"] == {
+            "driver": "gpu.nvidia.com",
+            "pool": NODE,
+            "device": "gpu-0",
+        }
+        assert ours["spec"]["taint"] == {
+            "key": "sublet.dev/health",
+            "value": "condemned",
+            "effect": "NoSchedule",
+        }
+    judge.at(10, sees(10, "reset"))
+    judge.at(100)
+    await taints.once()
+    assert [one["metadata"]["name"] for one in await kube.list(DEVICE_TAINT_RULES)] == ["theirs"]
+
+
+async def test_other_systems_read_which_cards_to_leave_out_and_the_marks_go_with_the_fault(
+    kube: KubeClient,
+) -> None:
+    judge = condemned(PodUid("u"))
+    for _ in range(2):  # also by a process that was started anew
+        marks = Marks(kube, judge.engine, systems=("gpushare", "volcano"))
+        await marks.once()
+        [told] = await kube.list(CONFIGMAPS, Selection(namespace="kube-system"))
+        assert (told["metadata"]["name"], told["data"]) == (f"unhealthy-gpu-{NODE}", {"gpus": "0"})
+        node = await kube.get(NODES, NODE)
+        assert node["metadata"]["annotations"]["volcano.sh/gpu-unhealthy-ids"] == "0"
+    judge.at(10, sees(10, "reset"))
+    judge.at(100)
+    await marks.once()
+    assert await kube.list(CONFIGMAPS, Selection(namespace="kube-system")) == []
+    node = await kube.get(NODES, NODE)
+    assert "volcano.sh/gpu-unhealthy-ids" not in (node["metadata"].get("annotations") or {})
