@@ -1,4 +1,4 @@
-"""Columns as Go's text/tabwriter aligns them: cells end with a tab, a column lasts as long as its lines do."""
+"""Columns as Go's text/tabwriter aligns them: cells end with a tab, a column lasts while its lines do."""
 
 from collections.abc import Sequence
 

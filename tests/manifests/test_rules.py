@@ -287,7 +287,7 @@ def test_the_bus_has_room_for_its_streams_and_buckets(overlay: str) -> None:
     [limit] = re.findall(r"max_file_store: (\d+)GB", (KUSTOMIZE / "base" / "nats" / "nats.conf").read_text())
     needed = sum(stream.max_bytes for stream in LAYOUT.streams)
     needed += sum(bucket.max_bytes for bucket in LAYOUT.buckets)
-    needed += max(one.max_bytes for one in (*LAYOUT.streams, *LAYOUT.buckets))
+    needed += max([one.max_bytes for one in LAYOUT.streams] + [one.max_bytes for one in LAYOUT.buckets])
     assert needed <= int(limit) * 2**30
     [nats] = of_kind(overlay, "StatefulSet")
     claimed = [

@@ -58,7 +58,7 @@ def test_a_kueue_pod_group_is_a_gang() -> None:
 @pytest.mark.parametrize("label", gangs.NAMES)
 def test_where_only_the_name_is_told_our_size_is_enough(label: str) -> None:
     assert read_gang(labelled({keys.GANG_SIZE: "4"}, **{label: "job"})) == Gang(name="job", size=4)
-    assert read_gang(labelled(**{label: "job"})) is None
+    assert read_gang(labelled({}, **{label: "job"})) is None
 
 
 def test_a_scheduling_group_names_a_gang() -> None:

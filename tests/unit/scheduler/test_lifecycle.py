@@ -513,4 +513,4 @@ def test_an_unsigned_decision_does_not_even_name_a_pod() -> None:
     id_, outcome = world.ask(gib(1))
     assert isinstance(outcome, Placement)
     uid = world.appears(gib(1), id_, outcome, proposed=False)
-    assert world.engine.state.records[uid].decision == uid
+    assert world.engine.state.records[uid].decision != id_

@@ -19,6 +19,7 @@ from sublet.kube.errors import NotFound
 from sublet.kube.kind import EVENTS, JOBS, NODES, PODS
 from sublet.kube.port import Json, MergePatch
 from sublet.model.ids import NodeName, PodUid
+from sublet.model.reasons import ReportCode
 from tests.unit.scheduler_shell.cluster import REF, Cluster, cluster
 
 N1 = NodeName("n1")
@@ -169,7 +170,7 @@ async def events(on: Cluster) -> list[Json]:
 
 
 async def test_what_repeats_is_counted_in_one_event_also_after_a_restart(on: Cluster) -> None:
-    report = Report("StuckPin", "stuck", ref=REF, uid=PodUid("u1"))
+    report = Report(ReportCode.STUCK_PIN, "stuck", ref=REF, uid=PodUid("u1"))
     first = KubeEvents(on.kube)
     for _ in range(2):
         await first.tell(report, at_ms=1_000_000)
@@ -181,7 +182,7 @@ async def test_what_repeats_is_counted_in_one_event_also_after_a_restart(on: Clu
 
 
 async def test_an_event_about_a_node_lies_where_kubectl_looks_for_it(on: Cluster) -> None:
-    await KubeEvents(on.kube).tell(Report("NodeReleased", "n1 is off", node=N1), at_ms=1_000_000)
+    await KubeEvents(on.kube).tell(Report(ReportCode.NODE_RELEASED, "n1 is off", node=N1), at_ms=1_000_000)
     [event] = await events(on)
     assert event["metadata"]["namespace"] == "default"
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": N1, "uid": N1}
@@ -189,7 +190,7 @@ async def test_an_event_about_a_node_lies_where_kubectl_looks_for_it(on: Cluster
 
 
 async def test_a_report_about_nothing_in_the_cluster_makes_no_event(on: Cluster) -> None:
-    await KubeEvents(on.kube).tell(Report("Odd", "something"), at_ms=1_000_000)
+    await KubeEvents(on.kube).tell(Report(ReportCode.STUCK_PIN, "something"), at_ms=1_000_000)
     with pytest.raises(NotFound):
         await on.kube.get(EVENTS, "odd", namespace="default")
     assert not await events(on)

@@ -17,7 +17,7 @@ from sublet.contract import cloudevents
 from sublet.contract.subjects import EVENTS_STREAM
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import CardGrant, Placement
-from sublet.model.reasons import Reason
+from sublet.model.reasons import Reason, ReportCode
 
 REF = PodRef("team", "train-0")
 
@@ -83,7 +83,7 @@ async def test_the_same_fact_is_stored_once_and_two_alike_are_two(bus: MemoryBus
 
 
 async def test_a_report_is_told_as_an_audit_event(bus: MemoryBus) -> None:
-    await tell(bus, Report("ForgedDecision", "not ours", ref=REF, uid=PodUid("u1")))
+    await tell(bus, Report(ReportCode.FORGED_DECISION, "not ours", ref=REF, uid=PodUid("u1")))
     [message] = await published(bus)
     assert message.subject == "sublet.v1.audit.-.-"
     assert cloudevents.from_headers(message.headers).type == "dev.sublet.audit.forged_decision.v1"

@@ -1,7 +1,8 @@
 """A release patch is made from the pod that the watch showed, as long as it is that very version."""
 
-from sublet.model.ids import PodUid
 from sublet_scheduler.shell.recentpods import MOST, RecentPods
+
+from sublet.model.ids import PodUid
 
 
 def test_a_pod_is_recalled_only_at_the_version_that_was_seen() -> None:

@@ -91,7 +91,7 @@ class PodReader:
             self.recent.forget(pod.uid)
         return pod
 
-    def recall(self, uid: PodUid, version: str) -> Json | None:
+    def recall(self, uid: PodUid, version: str) -> dict[str, Any] | None:
         """The pod as the watch showed it at `version`, if it is still kept."""
         raw = self.recent.get(uid, version)
         return _whole(raw) if raw is not None else None
