@@ -42,10 +42,15 @@ class Histories(RuleBasedStateMachine):
     def _pods(self, *, released: bool) -> list[PodUid]:
         return [uid for uid, one in self.world.pods.items() if (not one.gated) == released and not one.ended]
 
-    @rule(shape=st.sampled_from(SHAPES), repeat=st.booleans())
-    def create(self, shape: list[dict[str, Any]], repeat: bool) -> None:
+    @rule(
+        shape=st.sampled_from(SHAPES),
+        repeat=st.booleans(),
+        priority=st.sampled_from([0, 0, 0, 1, 2]),
+        wish=st.sampled_from([{}, {}, {keys.SERVICE_CLASS: "online"}, {keys.SERVICE_CLASS: "offline"}]),
+    )
+    def create(self, shape: list[dict[str, Any]], repeat: bool, priority: int, wish: dict[str, str]) -> None:
         self.count += not repeat
-        manifest = pod(f"pod-{self.count}", *shape)
+        manifest = pod(f"pod-{self.count}", *shape, priority=priority, annotations=wish)
         taken = any(one.ref.name == f"pod-{self.count}" for one in self.world.pods.values())
         if not taken:
             self.world.create(manifest)
@@ -74,6 +79,15 @@ class Histories(RuleBasedStateMachine):
         if running:
             uid = data.draw(st.sampled_from(running))
             self.world.change(uid, phase="Failed", settled=settled)
+
+    @rule()
+    def evicted_pods_end(self) -> None:
+        for uid in [uid for uid, one in self.world.pods.items() if one.deleting and one.node]:
+            self.world.change(uid, phase="Failed", settled=True)
+
+    @rule(cards=st.integers(0, 4))
+    def limit(self, cards: int) -> None:
+        self.world.quota("q", cards=cards)
 
     @rule(data=st.data(), seen=st.booleans())
     def delete(self, data: st.DataObject, seen: bool) -> None:

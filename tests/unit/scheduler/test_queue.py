@@ -227,3 +227,22 @@ def _seen(world: World, manifest: dict[str, Any], at: int) -> PodFacts:
         uid=PodUid(f"w{at}"), ref=asked.pod, version="1", ask=asked, gated=True, decision=decision,
         decision_text="{}", proposed=True, created_s=world.now + at,
     )  # fmt: skip
+
+
+def test_sixteen_pods_keep_places_though_one_pass_finds_fewer() -> None:
+    world = fleet(20)
+    for at in range(20):
+        runs(world, gib(6, f"full-{at:02}"))
+    waits = [world.create(whole(f"waits-{at:02}")) for at in range(20)]
+    world.restart()  # now one pass meets them all
+    world.wait(1)
+    kept = [uid for uid in waits if world.engine.holds.of(uid)]
+    assert kept == waits[:16]
+    assert not world.engine.state.dirty
+
+
+def test_a_pod_that_is_not_waited_out_by_others_leaving_costs_no_search() -> None:
+    world = World()
+    world.node("n1", card("A", gib=None))  # takes whole cards only
+    waits = world.create(gib(1, "waits"))
+    assert world.engine.holds.of(waits) is None

@@ -4,9 +4,8 @@ A plan costs nobody anything by itself: it names who is waited for (or evicted),
 pods behind may take without making the wait longer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 
 from sublet.model.claim import PodAsk, ServiceClass
 from sublet.model.ids import CardId, NodeName
@@ -158,18 +157,37 @@ def cost(plan: Plan, leavers: Leavers) -> tuple[int, int, tuple[int, ...], float
     return (len(kept), len(worths), priorities, sum(worth[2] for worth in kept), plan.node)
 
 
+Ranking = Sequence[tuple[int, NodeName]]
+"""Shares in the way and node, the fewest first."""
+
+
+def ranking(nodes: Iterable[NodeState], asked: Asked) -> Ranking:
+    """A guess at where a pod will fit soonest, by the cards alone."""
+    found = ((_shares_in_the_way(node, asked), node.name) for node in nodes if node.facts)
+    return sorted((shares, name) for shares, name in found if shares is not None)
+
+
 def nearest(
-    nodes: Iterable[NodeState], ask: PodAsk, asked: Asked, *, now: float, fresh_s: float
-) -> list[NodeState]:
-    """The nodes that would do when empty, those with the fewest shares in the way first."""
-    able = []
-    for node in nodes:
+    nodes: Mapping[NodeName, NodeState],
+    ranked: Ranking,
+    ask: PodAsk,
+    avoid: Container[NodeName],
+    *,
+    now: float,
+    fresh_s: float,
+) -> Iterator[NodeState]:
+    """The nodes that would do when empty, in the order of `ranked`; no more than are worth a look."""
+    left = NODES_LOOKED_AT
+    for _, name in ranked:
+        node = nodes.get(name)
+        if node is None or name in avoid:
+            continue
         against = node_objection(node, ask, now=now, fresh_s=fresh_s)
         if against is None or against in PASSING:
-            in_the_way = _shares_in_the_way(node, asked)
-            if in_the_way is not None:
-                able.append((in_the_way, node.name, node))
-    return [node for _, _, node in nsmallest(NODES_LOOKED_AT, able, key=lambda one: one[:2])]
+            yield node
+            left -= 1
+            if not left:
+                return
 
 
 def _shares_in_the_way(node: NodeState, asked: Asked) -> int | None:

@@ -5,8 +5,9 @@ what is free now and will still be free when that pod has come. Nothing of a pla
 leader makes new ones.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sublet.contract.queue import Order
 from sublet.model.claim import PodAsk
@@ -16,18 +17,26 @@ from sublet_scheduler.core.clearing import (
     NODES_COMPARED,
     Leavers,
     Plan,
+    Ranking,
     Worth,
     after,
     cost,
     nearest,
     plan_of,
     plan_on,
+    ranking,
     seats,
 )
 from sublet_scheduler.core.fleet import NodeState
 from sublet_scheduler.core.placing import seen_past
 from sublet_scheduler.core.records import PodRecord, Stage
+from sublet_scheduler.core.shapes import Shape
 from sublet_scheduler.core.state import State
+
+NEW_A_PASS = 8
+"""So many places are newly kept in one pass over the queue; the next pass, soon after, goes on."""
+SEARCHES_A_PASS = 64
+"""Each costs a look at many nodes; who gets none in this pass may be passed."""
 
 
 @dataclass(slots=True)
@@ -51,10 +60,16 @@ class Holds:
         self._holds: dict[PodUid, Hold] = {}
         self.kept: dict[NodeName, list[Plan]] = {}
         """What the pass over the queue has kept up to now, for the pods that come after."""
+        self._rankings: dict[Hashable, Ranking] = {}
+        """Of this pass: where pods of a shape will fit soonest."""
+        self._new = 0
+        self._searches = 0
 
     def begin(self) -> None:
         """A pass over the queue begins; what is not kept again in it is given up."""
         self._before, self._holds, self.kept = self._holds, {}, {}
+        self._rankings.clear()
+        self._new, self._searches = 0, 0
 
     def ahead_of(self, order: Order) -> dict[NodeName, list[Plan]]:
         """What is kept for the pods ahead of that place in the queue."""
@@ -85,12 +100,16 @@ class Holds:
         if hold and self._renew(hold, ask, shape.asked, now):
             self._keep(record, hold)
             return
+        if group not in groups and self._new >= NEW_A_PASS:
+            self._state.dirty = True  # the next pass goes on
+            return
         left = hold.left if hold else frozenset()
-        plan = self._plan(record, ask, shape.asked, named, left, now, self._worth)
+        plan = self._plan(record, ask, shape, named, left, now, self._worth)
         if plan is None and left:
             left = frozenset()
-            plan = self._plan(record, ask, shape.asked, named, left, now, self._worth)
+            plan = self._plan(record, ask, shape, named, left, now, self._worth)
         if plan:
+            self._new += 1
             self._keep(record, Hold(record.order, plan, now, left, group))
 
     def clear(self, record: PodRecord, ask: PodAsk, now: float) -> tuple[int, Sequence[PodRecord]]:
@@ -106,7 +125,7 @@ class Holds:
             return self._victim_worth(key, ask.rank)
 
         left = hold.left if hold else frozenset()
-        plan = self._plan(record, ask, shape.asked, named, left, now, worth)
+        plan = self._plan(record, ask, shape, named, left, now, worth)
         if plan is None:
             return 0, ()
         victims = [self._state.records[PodUid(key)] for key in sorted(plan.leaving) if _stays(worth(key))]
@@ -163,23 +182,21 @@ class Holds:
         self,
         record: PodRecord,
         ask: PodAsk,
-        asked: Asked,
+        shape: Shape,
         named: NodeName | None,
         left: frozenset[NodeName],
         now: float,
         worth: Callable[[str], Worth | None],
     ) -> Plan | None:
-        fresh_s = self._state.rules.fresh_s
-        nodes = [
-            node
-            for node in self._nodes(named)
-            if node.name not in left
-            and self._state.objection(record.ref, record.uid, ask.owner, node.name, now) is None
-        ]
-        able = nearest(nodes, ask, asked, now=now, fresh_s=fresh_s)
-        for at in range(0, len(able), NODES_COMPARED):
+        if self._searches >= SEARCHES_A_PASS:
+            return None
+        self._searches += 1
+        fresh_s, asked, nodes = self._state.rules.fresh_s, shape.asked, self._state.fleet.nodes
+        avoid = left | self._state.avoided(record.ref, record.uid, ask.owner, now).keys()
+        able = nearest(nodes, self._ranked(shape, named), ask, avoid, now=now, fresh_s=fresh_s)
+        while some := list(islice(able, NODES_COMPARED)):
             found = []
-            for real in able[at : at + NODES_COMPARED]:
+            for real in some:
                 leavers = self._leavers(real, worth)
                 plan = plan_on(seen_past(real, self.kept), ask, asked, leavers, now=now, fresh_s=fresh_s)
                 if plan:
@@ -188,11 +205,12 @@ class Holds:
                 return min(found, key=lambda one: one[0])[1]
         return None
 
-    def _nodes(self, named: NodeName | None) -> Iterable[NodeState]:
-        nodes = self._state.fleet.nodes
-        if named is None:
-            return nodes.values()
-        return [nodes[named]] if named in nodes else []
+    def _ranked(self, shape: Shape, named: NodeName | None) -> Ranking:
+        if named is not None:
+            return [(0, named)]
+        if shape.full_key not in self._rankings:
+            self._rankings[shape.full_key] = ranking(self._state.fleet.nodes.values(), shape.asked)
+        return self._rankings[shape.full_key]
 
     def _spoken_for(self, node: NodeName) -> frozenset[str]:
         """Who is waited for already by a pod ahead."""

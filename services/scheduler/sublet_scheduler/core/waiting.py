@@ -21,7 +21,23 @@ from sublet_scheduler.core.together import Together
 
 NO_REASONS: Mapping[Reason, int] = {}
 HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE, Reason.NAMESPACE_LIMIT})
-"""Reasons for which no place is kept: the node's pods are not what is in the way."""
+OCCUPIED = frozenset(
+    {
+        Reason.INSUFFICIENT_CPU,
+        Reason.INSUFFICIENT_HOST_MEMORY,
+        Reason.TOO_MANY_PODS,
+        Reason.IN_USE,
+        Reason.EXCLUSIVE,
+        Reason.INSUFFICIENT_MEMORY,
+        Reason.INSUFFICIENT_CORES,
+        Reason.TOO_MANY_SHARES,
+        Reason.TOO_FEW_CARDS,
+        Reason.NOT_LINKED,
+        Reason.SAME_CARD_FULL,
+        Reason.KEPT,
+    }
+)
+"""Reasons that end when pods leave a node."""
 
 
 class Waiting:
@@ -100,7 +116,7 @@ class Waiting:
         record.no_room = outcome
         if not apart:
             failed[alike] = outcome
-        if outcome.reasons.keys() & HOPELESS:
+        if not _helps_that_others_leave(outcome):
             return
         if not self._preempt(record, ask, alike, now):
             self._holds.keep(record, ask, now)
@@ -155,7 +171,7 @@ class Waiting:
                 return
             text = f"gang {gang.name!r} of {gang.size} pods does not fit at once: {outcome.message}"
             no_room = _waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
-            if not outcome.reasons.keys() & HOPELESS:
+            if _helps_that_others_leave(outcome):
                 for record in ready:
                     if record.ask:
                         self._holds.keep(record, record.ask, now, group=id_)
@@ -181,6 +197,10 @@ def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS
         reasons={**reasons, reason: count},
         message=f"{text} ({count} {reason}); {EXPLANATIONS[reason].way_out}",
     )
+
+
+def _helps_that_others_leave(why: NoRoom) -> bool:
+    return bool(why.reasons.keys() & OCCUPIED) and not why.reasons.keys() & HOPELESS
 
 
 def newest(ask: PodAsk) -> Order:
