@@ -18,6 +18,10 @@ from sublet.model.ids import NodeName, PodRef
 from sublet.model.reasons import Refusal, RefusalCode
 
 
+MOST_CLAIMS = 64
+"""Claiming containers of one pod: the shares of four full cards, and what a search may cost."""
+
+
 def enabled_dialects(options: Options, *, managed: bool) -> tuple[Dialect, ...]:
     """The dialects that count here: all enabled ones in a managed namespace, else our own alone."""
     return tuple(one for one in dialects.enabled(options) if managed or one.name == NATIVE_NAME)
@@ -43,6 +47,12 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
             claims.append(replace(claim, position=position))
     if not claims:
         return None
+    if len(claims) > MOST_CLAIMS:
+        return Refusal(
+            code=RefusalCode.TOO_MANY_CLAIMS,
+            message=f"{len(claims)} containers of the pod claim cards, at most {MOST_CLAIMS} may",
+            hint="Spread them over several pods",
+        )
     foreign = _foreign_wishes(pod, claims)
     if isinstance(foreign, Refusal):
         return foreign

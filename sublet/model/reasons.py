@@ -66,6 +66,7 @@ class RefusalCode(StrEnum):
     INIT_LARGER_THAN_HEIR = "InitLargerThanHeir"
     RESERVED_RESOURCE = "ReservedResource"
     NODE_CANNOT_TAKE_IT = "NodeCannotTakeIt"
+    TOO_MANY_CLAIMS = "TooManyClaims"
     UNREADABLE = "Unreadable"
 
 
@@ -142,6 +143,7 @@ REFUSALS: dict[RefusalCode, Explanation] = {
     RefusalCode.INIT_LARGER_THAN_HEIR: Explanation("an init container wants more cards than the container that takes over its slot", "ask for at most as many cards in the init container"),
     RefusalCode.RESERVED_RESOURCE: Explanation("the pod asks for slots itself", "leave sublet.dev/slot away; the webhook adds it"),
     RefusalCode.NODE_CANNOT_TAKE_IT: Explanation("spec.nodeName names a node which cannot take the pod now, and such a pod cannot wait", "leave nodeName away, or use a node selector"),
+    RefusalCode.TOO_MANY_CLAIMS: Explanation("more containers of one pod claim cards than a decision may weigh", "spread them over several pods"),
     RefusalCode.UNREADABLE: Explanation("the pod cannot be read as a pod", "correct what the message names"),
 }  # fmt: skip
 

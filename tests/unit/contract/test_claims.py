@@ -287,3 +287,12 @@ def test_the_owner_and_the_named_node_are_read() -> None:
         "n1",
         7,
     )
+
+
+def test_a_pod_of_too_many_claims_is_refused_with_both_numbers() -> None:
+    many = [container(f"c{number}", gpu_memory=1) for number in range(65)]
+    refusal = reading(pod("many", *many))
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is RefusalCode.TOO_MANY_CLAIMS
+    assert "65" in refusal.message
+    assert "64" in refusal.message
