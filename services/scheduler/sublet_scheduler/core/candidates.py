@@ -6,7 +6,7 @@ of the fleet. Whether the pod may run on a node is tested when the node is taken
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from sublet.model.claim import Policy
@@ -75,20 +75,20 @@ class Candidates:
         outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card, order=order)
         return outcome if isinstance(outcome, Assigned) else None
 
-    def score(self, shape: Shape, asked: Asked, node: NodeState) -> int | None:
-        """How the node ranks for what the shape asks of resources; None where it has no room."""
-        if not node.cards and asked.loads:
-            return None
+    def _scorer(self, shape: Shape, asked: Asked) -> Callable[[NodeState], int | None]:
+        """Says how a node ranks for what the shape asks of resources; None where it has no room."""
         if shape.node_policy is Policy.FRAGMENTATION and shape.simple:
-            return self._fragmentation.level(node, asked)
-        if too_large(node, asked):
-            return None
-        assigned = self.assign_on(node, asked)
-        if assigned is None:
-            return None
-        if shape.node_policy is Policy.FRAGMENTATION:
-            return self._fragmentation.level_with(node, assigned, asked)
-        return PLAIN[shape.node_policy](node, assigned)
+            return self._fragmentation.scorer(asked)
+
+        def score(node: NodeState) -> int | None:
+            assigned = None if too_large(node, asked) else self.assign_on(node, asked)
+            if assigned is None:
+                return None
+            if shape.node_policy is Policy.FRAGMENTATION:
+                return self._fragmentation.score_with(node, assigned, asked)
+            return PLAIN[shape.node_policy](node, assigned)
+
+        return score
 
     def _index(self, shape: Shape) -> _Index:
         fleet = self._fleet
@@ -115,10 +115,11 @@ class Candidates:
     def _catch_up(self, index: _Index, shape: Shape) -> None:
         fleet = self._fleet
         places, nodes, put = fleet.places, fleet.nodes, index.ranking.put
+        score = self._scorer(shape, index.asked)
         for name in fleet.changed.since(index.seen):
             at = places.get(name)
             if at is not None:
-                put(at, self.score(shape, index.asked, nodes[name]))
+                put(at, score(nodes[name]))
         index.seen = fleet.changed.now
         if not shape.learns:
             return
@@ -126,5 +127,5 @@ class Candidates:
             index.version, index.swept = self._fragmentation.version, 0
         if index.swept < len(index.order):
             for at in range(index.swept, min(index.swept + SWEEP, len(index.order))):
-                put(at, self.score(shape, index.asked, nodes[index.order[at]]))
+                put(at, score(nodes[index.order[at]]))
             index.swept += SWEEP

@@ -50,6 +50,8 @@ class CardState:
     """A card and what is promised of it. Memory in MiB, compute in percent."""
 
     card: Card
+    kind: Kind = ("", "", None, "")
+    """The same object for all cards of one kind in a fleet."""
     open: bool = True
     used_mib: int = 0
     used_core: int = 0
@@ -131,6 +133,7 @@ class Fleet:
         """Nodes by what their object and their inventory say."""
         self.kinds: dict[Kind, int] = {}
         """How many cards of each kind there are."""
+        self._one_kind: dict[Kind, Kind] = {}
         self.layout = 0
         """Counts the changes of `order`."""
         self._order: tuple[NodeName, ...] | None = ()
@@ -240,15 +243,19 @@ class Fleet:
     def _recount(self, state: NodeState) -> None:
         cards = state.inventory.cards if state.inventory else ()
         state.cards = {
-            one.id: CardState(card=one, open=card.id not in state.closed and card.health.accepts_shares)
+            one.id: CardState(
+                card=one,
+                kind=self._kind(one),
+                open=card.id not in state.closed and card.health.accepts_shares,
+            )
             for card in sorted(cards, key=lambda card: (card.index, card.id))
             for one in card.offered
         }
         for one in state.by_index:
-            self._count_kind(one.card, -1)
+            self._count_kind(one.kind, -1)
         state.by_index = tuple(state.cards.values())
         for one in state.by_index:
-            self._count_kind(one.card, 1)
+            self._count_kind(one.kind, 1)
         for booking in state.bookings.values():
             _count(state, booking, 1)
         self._touch(state)
@@ -264,8 +271,11 @@ class Fleet:
         state.version += 1
         self.changed.note(state.name)
 
-    def _count_kind(self, card: Card, by: int) -> None:
+    def _kind(self, card: Card) -> Kind:
         kind = kind_of(card)
+        return self._one_kind.setdefault(kind, kind)
+
+    def _count_kind(self, kind: Kind, by: int) -> None:
         count = self.kinds.get(kind, 0) + by
         if count:
             self.kinds[kind] = count

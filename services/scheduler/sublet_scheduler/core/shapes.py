@@ -24,7 +24,7 @@ class Shape:
     learns: bool
     """It depends on what the policy `fragmentation` learned."""
     simple: bool
-    """One load, on one card or on whole cards, with no say in which."""
+    """At most one load, and any cards will do that have room."""
     key: Hashable
     full_key: Hashable
 
@@ -63,12 +63,14 @@ class Shape:
 
 
 def _is_simple(asked: Asked) -> bool:
-    if len(asked.loads) != 1 or asked.only_card is not None or asked.card_policy is not Policy.FRAGMENTATION:
+    if not asked.loads:
+        return True
+    if len(asked.loads) > 1 or asked.only_card is not None or asked.card_policy is not Policy.FRAGMENTATION:
         return False
     [load] = asked.loads
     if load.grows or len(load.needs) != 1:
         return False
-    return load.cards == 1 or (load.exclusive and asked.wishes.link is not LinkWish.REQUIRED)
+    return load.cards == 1 or asked.wishes.link is not LinkWish.REQUIRED
 
 
 def _claims_key(ask: PodAsk) -> Hashable:

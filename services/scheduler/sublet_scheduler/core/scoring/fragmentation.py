@@ -10,24 +10,22 @@ Losses are told apart in steps of `STEP` thousandths of a card only, and the fir
 equals: that packs, where an exact comparison would scatter.
 """
 
+from collections.abc import Callable
 from math import floor
 
 from sublet.model.claim import PodAsk
 from sublet_scheduler.core.assigning import Asked, Assigned, CardOrder
 from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
-from sublet_scheduler.core.kinds import Kind
 from sublet_scheduler.core.need import Load
-from sublet_scheduler.core.scoring.tables import Tables
+from sublet_scheduler.core.scoring.tables import KindTable, Tables
 from sublet_scheduler.core.scoring.view import NodeView
 from sublet_scheduler.core.scoring.workload import Workload
 
 STEP = 40.0
-PRICE = 0.5
+PRICE = 1.0
 """Thousandths lost by each thousandth that is taken of cards which bound tasks could all fill."""
 STRANDED = 0.35
 """Thousandths lost by each thousandth stranded."""
-SLACK = 0.75
-"""Part of the usual CPU and memory of the host for each card below which a card counts as stranded."""
 LEVELS = 255
 _ZERO = 16
 _MOST_VIEWS = 4_096
@@ -49,7 +47,7 @@ class Fragmentation:
 
     def refresh(self) -> None:
         """Take a new target workload when enough was learned or cards of a new kind came."""
-        new_kinds = bool(self._fleet.kinds.keys() - self._tables.counted.keys())
+        new_kinds = not (self._fleet.kinds.keys() <= self._tables.counted.keys())
         if not (new_kinds or self._workload.moved):
             return
         target = self._workload.target(afresh=new_kinds)
@@ -58,46 +56,57 @@ class Fragmentation:
             self._views.clear()
             self.version += 1
 
-    def level(self, node: NodeState, asked: Asked) -> int | None:
-        """How the node ranks for a pod of one load, 0 the best; None where it has no room."""
-        [load] = asked.loads
-        if load.exclusive:
-            if load.cards > node.unused:
-                return None
-        elif load.memory_mib > node.most_free_mib or load.core_percent > node.most_free_core:
-            return None
-        view = self._view(node)
-        lost = view.loss_of(load, asked.cpu_milli, asked.memory_mib)
-        if lost is None:
-            return None
-        use, taken, kind = lost
-        return self._level(view, use, taken, kind, asked, load.cards)
+    def scorer(self, asked: Asked) -> Callable[[NodeState], int | None]:
+        """Says how a node ranks for a pod of at most one load, 0 the best; None where it has no room."""
+        tables = self._tables
+        sized = tables.sized(asked.loads[0]) if asked.loads else None
+        cpu_milli, memory_mib = asked.cpu_milli, asked.memory_mib
 
-    def level_with(self, node: NodeState, assigned: Assigned, asked: Asked) -> int:
-        """The same for any pod, with `assigned` put on the node."""
+        def score(node: NodeState) -> int | None:
+            if sized is None:
+                pass
+            elif sized.exclusive:
+                if sized.cards > node.unused:
+                    return None
+            elif sized.least_mib > node.most_free_mib or sized.core_percent > node.most_free_core:
+                return None
+            view = self._view(node)
+            free_milli, free_mib = view.cpu_milli - cpu_milli, view.memory_mib - memory_mib
+            if (cpu_milli and free_milli < 0) or (memory_mib and free_mib < 0):
+                return None
+            lost = view.lost(tables.row(free_milli, free_mib), sized)
+            return None if lost is None else self._level(view, *lost, asked, sized.cards if sized else 1)
+
+        return score
+
+    def score_with(self, node: NodeState, assigned: Assigned, asked: Asked) -> int:
+        """How a node ranks for any pod, with `assigned` put on it."""
         view = self._view(node)
-        use, taken, kind = view.loss_with(assigned, asked.cpu_milli, asked.memory_mib)
+        row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
         cards = sum(load.cards for load in assigned.loads)
-        return min(LEVELS - 1, self._level(view, use, taken, kind, asked, cards) + 16 * assigned.grown)
+        level = self._level(view, *view.lost_with(row, assigned), asked, cards)
+        return min(LEVELS - 1, level + 16 * assigned.grown)
 
     def card_order(self, node: NodeState, asked: Asked) -> CardOrder:
         """The cards of the node, the one whose use falls least first; of equals the fullest."""
         view = self._view(node)
+        row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
 
         def order(state: CardState, load: Load) -> tuple[float, int, int, int, str]:
-            lost = view.loss_on(state, load, asked.cpu_milli, asked.memory_mib)
-            return (floor(lost / STEP), state.free_mib, state.free_core, state.card.index, state.card.id)
+            lost = floor(view.fall(row, load, state) / STEP)
+            return (lost, state.free_mib, state.free_core, state.card.index, state.card.id)
 
         return order
 
-    def _level(self, view: NodeView, use: float, taken: float, kind: Kind, asked: Asked, cards: int) -> int:
-        tables = self._tables
-        stranded = _stranded(
-            tables, view.free - taken, view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib
+    def _level(
+        self, view: NodeView, use: float, taken: float, kind: KindTable, asked: Asked, cards: int
+    ) -> int:
+        stranded = self._tables.stranded(
+            view.free - taken, view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib
         )
         loss = use + STRANDED * (stranded - view.stranded)
         if not asked.bound:
-            loss += PRICE * tables.price.get(kind, 0.0) * taken
+            loss += PRICE * kind.price * taken
         return min(LEVELS - 1, max(0, _ZERO + floor(loss / (STEP * max(1, cards)))))
 
     def _view(self, node: NodeState) -> NodeView:
@@ -105,17 +114,5 @@ class Fragmentation:
         if view is None or view.node is not node or view.version != node.version:
             if len(self._views) >= _MOST_VIEWS:
                 self._views.clear()
-            view = NodeView(node, self._tables)
-            view.stranded = _stranded(self._tables, view.free, view.cpu_milli, view.memory_mib)
-            self._views[node.name] = view
+            view = self._views[node.name] = NodeView(node, self._tables)
         return view
-
-
-def _stranded(tables: Tables, free: float, cpu_milli: int, memory_mib: int) -> float:
-    """What of the free cards the host's CPU and memory do not reach for."""
-    reached = free
-    if tables.cpu_per_use:
-        reached = min(reached, cpu_milli / (SLACK * tables.cpu_per_use))
-    if tables.memory_per_use:
-        reached = min(reached, memory_mib / (SLACK * tables.memory_per_use))
-    return free - max(0.0, reached)

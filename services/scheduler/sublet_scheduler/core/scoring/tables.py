@@ -2,9 +2,8 @@
 
 The *use* of a card is its free part, in thousandths, times the weight of all tasks that fit on it as it is.
 Whether a task fits depends on the free CPU and memory of the host as well, but only on how many of the
-tasks' sizes they reach: that is the *host rank*, and there is one table for each. A *cell* is a state of a
-card that no task tells from another: its kind, how many of the tasks' sizes it reaches, and whether it
-holds nothing at all.
+tasks' sizes they reach: there is one *row* for each such rank. A *cell* is a state of a card that no task
+tells from another: its kind, how many of the tasks' sizes it reaches, and whether it holds nothing at all.
 """
 
 from bisect import bisect_right
@@ -14,17 +13,22 @@ from dataclasses import dataclass
 from sublet.model.card import Card
 from sublet.model.ids import CardId
 from sublet_scheduler.core.kinds import Kind
+from sublet_scheduler.core.need import Load
 from sublet_scheduler.core.scoring.workload import Task
 
 Target = Sequence[tuple[Task, float]]
 
-_CORE = 16
-_KIND = 32
-_MOST_ROWS = 4_096
+SLACK = 0.75
+"""Part of the usual CPU and memory of the host for each card below which a card counts as stranded."""
+_ROUNDED = 0.75
+"""Memory of the host was rounded up to a power of two."""
+_CORE_BITS, _KIND_BITS = 16, 32
+_MOST_KEPT = 200_000
+NO_KIND: Kind = ("", "", None, "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Sized:
+class _KindTask:
     """A task as one kind of card sees it."""
 
     weight: float
@@ -37,36 +41,52 @@ class _Sized:
 
 
 class KindTable:
-    """What the tasks are on cards of one kind. `number` tells it from the others."""
+    """What the tasks are on cards of one kind. `number` tells it from the others, `price` is the part of
+    its cards that tasks bound to it are expected to ask for."""
 
-    def __init__(self, kind: Kind, number: int, tasks: Sequence[_Sized]) -> None:
+    def __init__(self, kind: Kind, number: int, tasks: Sequence[_KindTask], price: float) -> None:
         self.memory_mib = kind[2]
+        self.card = _card(kind)
         self.number = number
-        self.tasks = tasks
+        self.price = price
+        self._tasks = tasks
         self._sizes_mib = sorted({one.memory_mib for one in tasks if not one.whole})
-        cores = sorted({one.core_percent for one in tasks if not one.whole})
-        self._core_rank = [bisect_right(cores, free) for free in range(101)]
-        self._cores = cores
+        self._cores = sorted({one.core_percent for one in tasks if not one.whole})
+        self._states: dict[int, tuple[int, int, float]] = {}
+        self.unused_cell = self._cell(100, self.memory_mib or 0, unused=True)
 
-    def cell(self, free_core: int, free_mib: int, *, unused: bool) -> int:
-        core = self._core_rank[free_core] if 0 <= free_core <= 100 else bisect_right(self._cores, free_core)
-        return self.number << _KIND | core << _CORE | bisect_right(self._sizes_mib, free_mib) << 1 | unused
+    def state(self, free_core: int, free_mib: int, unused: bool) -> tuple[int, int, float]:
+        """A number for the state of a card, its cell, and what is free of it."""
+        key = (free_mib << 12 | (free_core & 0x7FF)) << 1 | unused
+        try:
+            return self._states[key]
+        except KeyError:
+            if len(self._states) > _MOST_KEPT:
+                self._states.clear()
+            use = 1_000.0 if unused else use_of(free_core, free_mib, self.memory_mib)
+            found = (key << 8 | self.number, self._cell(free_core, free_mib, unused=unused), use)
+            self._states[key] = found
+            return found
+
+    def _cell(self, free_core: int, free_mib: int, *, unused: bool) -> int:
+        core, memory = bisect_right(self._cores, free_core), bisect_right(self._sizes_mib, free_mib)
+        return self.number << _KIND_BITS | core << _CORE_BITS | memory << 1 | unused
 
     def weight(self, cell: int, cpu_rank: int, host_rank: int) -> float:
         """Of all tasks for one card that fit into the cell."""
-        core = (cell >> _CORE) & 0xFFFF
+        core = (cell >> _CORE_BITS) & 0xFFFF
         memory, unused = (cell & 0xFFFF) >> 1, cell & 1
-        least_core = self._cores[core - 1] if core else -1
-        least_mib = self._sizes_mib[memory - 1] if memory else -1
+        most_core = self._cores[core - 1] if core else -1
+        most_mib = self._sizes_mib[memory - 1] if memory else -1
         return sum(
             one.weight
-            for one in self.tasks
+            for one in self._tasks
             if one.cpu_rank < cpu_rank
             and one.host_rank < host_rank
             and (
                 unused and one.cards == 1
                 if one.whole
-                else one.core_percent <= least_core and one.memory_mib <= least_mib
+                else one.core_percent <= most_core and one.memory_mib <= most_mib
             )
         )
 
@@ -74,24 +94,52 @@ class KindTable:
         """Of all tasks for several whole cards that find so many."""
         return sum(
             one.weight
-            for one in self.tasks
+            for one in self._tasks
             if one.whole and 1 < one.cards <= idle and one.cpu_rank < cpu_rank and one.host_rank < host_rank
         )
 
 
-class Row(dict[int, float]):
-    """The weights of all cells at one host rank; -1 - (kind << 8 | idle) is that of `idle` whole cards."""
+class Sized:
+    """A load as every kind of card sees it; `number` tells it from loads of other sizes."""
 
-    def __init__(self, kinds: Sequence[KindTable], cpu_rank: int, host_rank: int) -> None:
+    def __init__(self, load: Load, number: int) -> None:
+        self.number = number
+        self.cards, self.exclusive, self.core_percent = load.cards, load.exclusive, load.core_percent
+        self.least_mib = load.memory_mib
+        self._load = load
+        self._mib: dict[int, int] = {}
+
+    def mib(self, table: KindTable) -> int:
+        if not self._load.by_card:
+            return self.least_mib
+        mib = self._mib.get(table.number)
+        if mib is None:
+            mib = self._mib[table.number] = self._load.of_card(table.card)
+        return mib
+
+    def use(self, table: KindTable) -> float:
+        """What it takes of one card."""
+        if self.exclusive:
+            return 1_000.0
+        return use_of(self.core_percent, self.mib(table), table.memory_mib)
+
+
+class Row(dict[int, float]):
+    """The weights of all cells at one rank of hosts; a negative cell stands for so many whole cards."""
+
+    def __init__(self, kinds: Sequence[KindTable], number: int, ranks: tuple[int, int]) -> None:
+        self.number = number
+        self.falls: dict[int, float] = {}
+        """By state of a card and size of a load, what of its use the card loses."""
         self._kinds = kinds
-        self.ranks = (cpu_rank, host_rank)
+        self._ranks = ranks
 
     def __missing__(self, cell: int) -> float:
         if cell < 0:
             number, idle = divmod(-1 - cell, 256)
-            weight = self._kinds[number].sets(idle, *self.ranks)
+            weight = self._kinds[number].sets(idle, *self._ranks)
         else:
-            weight = self._kinds[cell >> _KIND].weight(cell, *self.ranks)
+            weight = self._kinds[cell >> _KIND_BITS].weight(cell, *self._ranks)
         self[cell] = weight
         return weight
 
@@ -101,27 +149,28 @@ def idle_cell(kind: int, idle: int) -> int:
 
 
 class Tables:
-    """All that scores need of a target workload, for a fleet with `cards` of each kind."""
+    """All that scores need of a target workload, for a fleet with so many `cards` of each kind."""
 
     def __init__(self, target: Target, cards: Mapping[Kind, int]) -> None:
+        self.counted = cards
         self._target = target
         self._cpus = sorted({task.cpu_milli for task, _ in target})
         self._memories = sorted({task.memory_mib for task, _ in target})
+        self._prices = _prices(target, cards)
         self._kinds: dict[Kind, KindTable] = {}
         self._numbered: list[KindTable] = []
         self._rows: dict[tuple[int, int], Row] = {}
-        self.counted = cards
-        for kind in sorted(cards, key=repr):
-            self.kind(kind)
-        self.price = _prices(target, cards)
-        """Part of a kind's cards that tasks bound to it are expected to ask for."""
-        self.cpu_per_use, self.memory_per_use = _host_per_use(target, cards)
+        self._sizes: dict[object, Sized] = {}
+        self.no_kind = self.kind(NO_KIND)
+        self._cpu_per_use, self._memory_per_use = _host_per_use(target, cards)
 
     def kind(self, kind: Kind) -> KindTable:
         table = self._kinds.get(kind)
         if table is None:
-            tasks = [self._sized(task, weight, kind) for task, weight in self._target if accepts(task, kind)]
-            table = KindTable(kind, len(self._numbered), tasks)
+            tasks = [
+                self._seen_by(kind, task, weight) for task, weight in self._target if accepts(task, kind)
+            ]
+            table = KindTable(kind, len(self._numbered), tasks, self._prices.get(kind, 0.0))
             self._kinds[kind] = table
             self._numbered.append(table)
         return table
@@ -131,20 +180,35 @@ class Tables:
         ranks = (bisect_right(self._cpus, cpu_milli), bisect_right(self._memories, memory_mib))
         row = self._rows.get(ranks)
         if row is None:
-            if len(self._rows) >= _MOST_ROWS:
-                self._rows.clear()
-            row = self._rows[ranks] = Row(self._numbered, *ranks)
+            row = self._rows[ranks] = Row(self._numbered, len(self._rows), ranks)
+        if len(row.falls) > _MOST_KEPT:
+            row.falls.clear()
         return row
 
-    def _sized(self, task: Task, weight: float, kind: Kind) -> _Sized:
+    def sized(self, load: Load) -> Sized:
+        key = (load.cards, load.exclusive, load.core_percent, load.memory_mib, load.parts)
+        sized = self._sizes.get(key)
+        if sized is None:
+            sized = self._sizes[key] = Sized(load, len(self._sizes))
+        return sized
+
+    def stranded(self, free: float, cpu_milli: int, memory_mib: int) -> float:
+        """What of the free cards the host's CPU and memory do not reach for."""
+        reached = free
+        if self._cpu_per_use:
+            reached = min(reached, cpu_milli / (SLACK * self._cpu_per_use))
+        if self._memory_per_use:
+            reached = min(reached, memory_mib / (SLACK * self._memory_per_use))
+        return free - max(0.0, reached)
+
+    def _seen_by(self, kind: Kind, task: Task, weight: float) -> _KindTask:
         load = task.load
-        card = _card(kind)
-        return _Sized(
+        return _KindTask(
             weight,
             load.cards,
             load.exclusive,
             load.core_percent,
-            load.of_card(card),
+            load.of_card(_card(kind)),
             bisect_right(self._cpus, task.cpu_milli) - 1,
             bisect_right(self._memories, task.memory_mib) - 1,
         )
@@ -161,9 +225,9 @@ def accepts(task: Task, kind: Kind) -> bool:
     return task.load.profiles == {profile} and not any(part in model for part in task.exclude_card_models)
 
 
-def use_of(load_core: int, load_mib: int, memory_mib: int | None) -> float:
-    """Thousandths of a card: half its compute, half its memory."""
-    return 5.0 * load_core + (500.0 * load_mib / memory_mib if memory_mib else 0.0)
+def use_of(core_percent: int, memory_mib: int, of_mib: int | None) -> float:
+    """Thousandths of a card: half for its compute, half for its memory."""
+    return 5.0 * core_percent + (500.0 * memory_mib / of_mib if of_mib else 0.0)
 
 
 def _demand(task: Task, kind: Kind) -> float:
@@ -174,10 +238,11 @@ def _demand(task: Task, kind: Kind) -> float:
 
 
 def _prices(target: Target, cards: Mapping[Kind, int]) -> dict[Kind, float]:
-    bound = dict.fromkeys(cards, 0.0)
+    kinds = sorted(cards, key=repr)
+    bound = dict.fromkeys(kinds, 0.0)
     total = 0.0
     for task, weight in target:
-        where = [kind for kind in sorted(cards, key=repr) if accepts(task, kind)]
+        where = [kind for kind in kinds if accepts(task, kind)]
         room = sum(cards[kind] for kind in where)
         for kind in where:
             asked = weight * _demand(task, kind) * cards[kind] / room
@@ -185,17 +250,18 @@ def _prices(target: Target, cards: Mapping[Kind, int]) -> dict[Kind, float]:
             if task.bound:
                 bound[kind] += asked
     full = sum(cards.values())
-    return {kind: min(1.0, bound[kind] / total * full / cards[kind]) for kind in cards if total}
+    return {kind: min(1.0, bound[kind] / total * full / cards[kind]) for kind in kinds if total}
 
 
 def _host_per_use(target: Target, cards: Mapping[Kind, int]) -> tuple[float, float]:
     """CPU and memory of the host that tasks ask for with each thousandth of a card."""
+    kinds = sorted(cards, key=repr)
     cpu = memory = asked = 0.0
     for task, weight in target:
-        kind = next((kind for kind in sorted(cards, key=repr) if accepts(task, kind)), None)
+        kind = next((kind for kind in kinds if accepts(task, kind)), None)
         if kind:
             cpu += weight * task.cpu_milli
-            memory += weight * task.memory_mib
+            memory += weight * task.memory_mib * _ROUNDED
             asked += weight * _demand(task, kind)
     return (cpu / asked, memory / asked) if asked else (0.0, 0.0)
 

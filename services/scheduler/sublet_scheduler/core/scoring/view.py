@@ -1,21 +1,21 @@
-"""One node as the policy `fragmentation` sees it, with what several shapes ask of it kept for the next."""
+"""One node as the policy `fragmentation` sees it, with what several shapes ask of it kept for the next.
+
+Uses are in thousandths of a card, weighted by the target workload; see `tables`.
+"""
 
 from sublet_scheduler.core.assigning import Assigned
 from sublet_scheduler.core.fleet import CardState, NodeState
-from sublet_scheduler.core.kinds import Kind, kind_of
 from sublet_scheduler.core.need import Load
-from sublet_scheduler.core.scoring.tables import KindTable, Row, Tables, idle_cell, use_of
+from sublet_scheduler.core.scoring.tables import KindTable, Row, Sized, Tables, idle_cell
 
-Lost = tuple[float, float, Kind]
-"""Use lost beside what was taken, what was taken, and of which kind of card."""
+Lost = tuple[float, float, KindTable]
+"""Use lost, the sum of what was taken included; what was taken; and of which kind of card."""
 
 
 class NodeView:
-    """Uses are in thousandths of a card, weighted; see `tables`."""
-
     __slots__ = (
-        "_after", "_best", "_cells", "_distinct", "_idle", "_tables", "_use", "cpu_milli", "free",
-        "memory_mib", "node", "stranded", "version",
+        "_best", "_cells", "_idle", "_parts", "_tables", "_used", "cpu_milli", "free", "memory_mib", "node",
+        "stranded", "use", "version",
     )  # fmt: skip
 
     def __init__(self, node: NodeState, tables: Tables) -> None:
@@ -25,115 +25,146 @@ class NodeView:
         self.cpu_milli = (facts.cpu_milli if facts else 0) - node.cpu_milli
         self.memory_mib = (facts.memory_mib if facts else 0) - node.memory_mib
         self._cells: list[tuple[int, float]] = []
-        self._distinct: dict[tuple[int, int, int, bool], tuple[KindTable, int, float, CardState]] = {}
-        self._idle: dict[int, tuple[KindTable, Kind, int]] = {}
+        self._parts: dict[int, tuple[KindTable, int, int, bool, int]] = {}
+        """Cards that may be shared, by their state: kind, free core, free MiB, unused, how many."""
+        self._idle: dict[int, tuple[KindTable, int]] = {}
+        self._best: dict[int, Lost | None] = {}
+        self._used: dict[int, float] = {}
+        self.free = 0.0
+        most_shares = node.shares_per_card
+        kind, table = None, None
         for state in node.by_index:
-            if state.open and not state.exclusive and state.shares < node.shares_per_card:
-                self._take_in(state)
-        self.free = sum(use for _, use in self._cells)
-        self._after: dict[tuple[int, int], float] = {}
-        self._best: dict[object, Lost | None] = {}
-        row = tables.row(self.cpu_milli, self.memory_mib)
-        self._use = self._use_at(row)
-        self.stranded = 0.0
+            if not state.open or state.exclusive or state.shares >= most_shares:
+                continue
+            if table is None or state.kind is not kind:
+                kind, table = state.kind, tables.kind(state.kind)
+            self._take_in(state, table)
+        self.use = self._use_at(tables.row(self.cpu_milli, self.memory_mib))
+        self.stranded = tables.stranded(self.free, self.cpu_milli, self.memory_mib)
 
-    def loss_of(self, load: Load, cpu_milli: int, memory_mib: int) -> Lost | None:
-        """What a pod of one load costs on its best cards; None where it has no room."""
-        if (cpu_milli and cpu_milli > self.cpu_milli) or (memory_mib and memory_mib > self.memory_mib):
-            return None
-        row = self._tables.row(self.cpu_milli - cpu_milli, self.memory_mib - memory_mib)
-        key = (row.ranks, load.cards, load.exclusive, load.core_percent, load.memory_mib, load.parts)
-        if key not in self._best:
-            self._best[key] = self._whole(row, load) if load.exclusive else self._part(row, load)
-        return self._best[key]
-
-    def loss_on(self, state: CardState, load: Load, cpu_milli: int, memory_mib: int) -> float:
-        """What one card costs, where nothing else is compared."""
-        row = self._tables.row(self.cpu_milli - cpu_milli, self.memory_mib - memory_mib)
-        table = self._tables.kind(kind_of(state.card))
-        if load.exclusive:
-            return row[table.cell(100, table.memory_mib or 0, unused=True)] * 1_000.0
-        return self._fall(row, table, state, load)
-
-    def loss_with(self, assigned: Assigned, cpu_milli: int, memory_mib: int) -> Lost:
-        row = self._tables.row(self.cpu_milli - cpu_milli, self.memory_mib - memory_mib)
-        lost, taken = self._use - self._use_at(row), 0.0
-        for load, states in zip(assigned.loads, assigned.seats, strict=True):
-            for state in states:
-                table = self._tables.kind(kind_of(state.card))
-                if load.exclusive:
-                    taken += 1_000.0
-                    lost += row[table.cell(100, table.memory_mib or 0, unused=True)] * 1_000.0
-                else:
-                    taken += use_of(load.core_percent, load.of_card(state.card), table.memory_mib)
-                    lost += self._fall(row, table, state, load)
-        first = next((states[0] for states in assigned.seats), None) or self.node.by_index[0]
-        return lost, taken, kind_of(first.card)
-
-    def _take_in(self, state: CardState) -> None:
-        kind = kind_of(state.card)
-        table = self._tables.kind(kind)
-        free_core, free_mib, unused = state.free_core, state.free_mib, state.unused
+    def _take_in(self, state: CardState, table: KindTable) -> None:
+        card = state.card
+        total = table.memory_mib
+        unused = not (state.shares or card.used_outside_mib)
+        free_core = 100 - state.used_core
+        free_mib = (total or 0) - state.used_mib - card.used_outside_mib
         if unused:
-            use = 1_000.0
-            known = self._idle.get(table.number)
-            self._idle[table.number] = (table, kind, known[2] + 1 if known else 1)
-        elif state.card.memory_mib is None:
+            before = self._idle.get(table.number)
+            self._idle[table.number] = (table, before[1] + 1 if before else 1)
+        elif total is None:
             return
-        else:
-            use = use_of(free_core, free_mib, table.memory_mib)
-        cell = table.cell(free_core, free_mib, unused=unused)
+        code, cell, use = table.state(free_core, free_mib, unused)
         self._cells.append((cell, use))
-        if state.card.memory_mib is not None:
-            self._distinct.setdefault((table.number, free_core, free_mib, unused), (table, cell, use, state))
+        self.free += use
+        if total is not None:
+            alike = self._parts.get(code)
+            self._parts[code] = (table, free_core, free_mib, unused, alike[4] + 1 if alike else 1)
+
+    def lost(self, row: Row, asked: Sized | None) -> Lost | None:
+        """What one load costs on its best cards, where the host is left at `row`; None without room."""
+        if asked is None:
+            return self.use - self._use_at(row), 0.0, self._tables.no_kind
+        key = row.number << 20 | asked.number
+        try:
+            return self._best[key]
+        except KeyError:
+            found = self._best[key] = self._whole(row, asked) if asked.exclusive else self._part(row, asked)
+            return found
+
+    def lost_with(self, row: Row, assigned: Assigned) -> Lost:
+        """What a pod costs with its loads on the cards that were chosen."""
+        lost, taken, first = self.use - self._use_at(row), 0.0, self._tables.no_kind
+        for load, states in zip(assigned.loads, assigned.seats, strict=True):
+            asked = self._tables.sized(load)
+            for state in states:
+                first = self._tables.kind(state.kind)
+                fall, took = self._on(row, asked, state, first)
+                lost, taken = lost + fall, taken + took
+        return lost, taken, first
+
+    def fall(self, row: Row, load: Load, state: CardState) -> float:
+        """What one card costs."""
+        return self._on(row, self._tables.sized(load), state, self._tables.kind(state.kind))[0]
+
+    def _on(self, row: Row, asked: Sized, state: CardState, table: KindTable) -> tuple[float, float]:
+        if asked.exclusive:
+            return 1_000.0 * row[table.unused_cell], 1_000.0
+        return self._fall(row, asked, table, state.free_core, state.free_mib, state.unused), asked.use(table)
 
     def _use_at(self, row: Row) -> float:
-        use = self._after.get(row.ranks)
-        if use is None:
+        try:
+            return self._used[row.number]
+        except KeyError:
             use = 0.0
             for cell, free in self._cells:
                 use += row[cell] * free
-            for table, _, idle in self._idle.values():
-                use += row[idle_cell(table.number, idle)] * idle * 1_000.0
-            self._after[row.ranks] = use
-        return use
+            for number, (_, idle) in self._idle.items():
+                use += row[idle_cell(number, idle)] * idle * 1_000.0
+            self._used[row.number] = use
+            return use
 
-    def _whole(self, row: Row, load: Load) -> Lost | None:
-        for table, kind, idle in self._idle.values():
-            if idle >= load.cards:
-                lost = self._use - self._use_at(row) + load.cards * 1_000.0 * row[_unused_cell(table)]
-                lost += self._fewer_idle(row, table, idle, load.cards)
-                return lost, 1_000.0 * load.cards, kind
+    def _whole(self, row: Row, asked: Sized) -> Lost | None:
+        for table, idle in self._idle.values():
+            if idle >= asked.cards:
+                lost = self.use - self._use_at(row) + asked.cards * 1_000.0 * row[table.unused_cell]
+                lost += _fewer_idle(row, table.number, idle, asked.cards)
+                return lost, 1_000.0 * asked.cards, table
         return None
 
-    def _part(self, row: Row, load: Load) -> Lost | None:
-        best: Lost | None = None
-        moved = self._use - self._use_at(row)
-        core = load.core_percent
-        for (_, free_core, free_mib, _), (table, _, _, state) in self._distinct.items():
-            if core <= free_core and (mib := load.of_card(state.card)) <= free_mib:
-                lost = moved + self._fall(row, table, state, load)
-                if best is None or lost < best[0]:
-                    best = (lost, use_of(core, mib, table.memory_mib), kind_of(state.card))
-        return best
+    def _part(self, row: Row, asked: Sized) -> Lost | None:
+        core, kept, size, wanted = asked.core_percent, row.falls, asked.number, asked.cards
+        mib, sized_for = 0, None
+        least, on = 0.0, None
+        found: list[tuple[float, KindTable, int]] = []
+        for code, (table, free_core, free_mib, unused, count) in self._parts.items():
+            if core > free_core:
+                continue
+            if table is not sized_for:
+                mib, sized_for = asked.mib(table), table
+            if mib > free_mib:
+                continue
+            fall = None if unused else kept.get(code << 20 | size)
+            if fall is None:
+                fall = self._fall(row, asked, table, free_core, free_mib, unused)
+                if not unused:
+                    kept[code << 20 | size] = fall
+            if wanted > 1:
+                found.append((fall, table, count))
+            elif on is None or fall < least:
+                least, on = fall, table
+        moved = self.use - self._use_at(row)
+        if on is not None:
+            return moved + least, asked.use(on), on
+        return _several(sorted(found, key=_by_fall), asked, moved)
 
-    def _fall(self, row: Row, table: KindTable, state: CardState, load: Load) -> float:
+    def _fall(
+        self, row: Row, asked: Sized, table: KindTable, free_core: int, free_mib: int, unused: bool
+    ) -> float:
         """Of the use of one card when a part of it is taken."""
-        free_core, free_mib, total = state.free_core, state.free_mib, table.memory_mib
-        left_core, left_mib = free_core - load.core_percent, free_mib - load.of_card(state.card)
-        before = row[table.cell(free_core, free_mib, unused=state.unused)]
-        after = row[table.cell(left_core, left_mib, unused=False)]
-        fall = before * use_of(free_core, free_mib, total) - after * use_of(left_core, left_mib, total)
-        if state.unused and table.number in self._idle:
-            fall += self._fewer_idle(row, table, self._idle[table.number][2], 1)
+        _, cell, use = table.state(free_core, free_mib, unused)
+        _, left, left_use = table.state(free_core - asked.core_percent, free_mib - asked.mib(table), False)
+        fall = row[cell] * use - row[left] * left_use
+        if unused and table.number in self._idle:
+            fall += _fewer_idle(row, table.number, self._idle[table.number][1], 1)
         return fall
 
-    @staticmethod
-    def _fewer_idle(row: Row, table: KindTable, idle: int, taken: int) -> float:
-        left = idle - taken
-        before = row[idle_cell(table.number, idle)] * idle
-        return 1_000.0 * (before - (row[idle_cell(table.number, left)] * left if left else 0.0))
+
+def _by_fall(found: tuple[float, KindTable, int]) -> float:
+    return found[0]
 
 
-def _unused_cell(table: KindTable) -> int:
-    return table.cell(100, table.memory_mib or 0, unused=True)
+def _several(found: list[tuple[float, KindTable, int]], asked: Sized, lost: float) -> Lost | None:
+    """The cheapest cards, as if each were taken alone."""
+    wanted, taken = asked.cards, 0.0
+    for fall, table, count in found:
+        some = min(wanted, count)
+        lost, taken, wanted = lost + some * fall, taken + some * asked.use(table), wanted - some
+        if not wanted:
+            return lost, taken, table
+    return None
+
+
+def _fewer_idle(row: Row, kind: int, idle: int, taken: int) -> float:
+    left = idle - taken
+    before = row[idle_cell(kind, idle)] * idle
+    return 1_000.0 * (before - (row[idle_cell(kind, left)] * left if left else 0.0))

@@ -12,9 +12,9 @@ from sublet_scheduler.core.need import Load, loads_of
 
 WINDOW = 10_000
 """About so many observations count; a workload that is given counts as half of that."""
-MOST_TASKS = 256
+MOST_TASKS = 512
 """Tasks that are remembered; the lightest are forgotten first."""
-MOST_IN_TARGET = 128
+MOST_IN_TARGET = 256
 _MATERIAL = 0.05
 """A target that moved by less than this part of its weight is not worth new scores."""
 
