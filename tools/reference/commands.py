@@ -34,7 +34,7 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         if isinstance(action, argparse._SubParsersAction)
         for child in action.choices.values()
     ]
-    if not children:
+    if not children or parser.get_default("run"):
         yield parser
     for child in children:
         yield from _leaves(child)

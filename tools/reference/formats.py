@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sublet_healthd.core.replay import KINDS, NODE_KINDS
+from sublet_healthd.core.replay import FLEET_KINDS, KINDS, NODE_KINDS
 
 from sublet.cli import main
 from sublet.contract import inventory
@@ -85,7 +85,7 @@ OBSERVATIONS = {
         "`pods`: list of namespace/name",
         "who is on the card, until the next; before the first it counts as in use",
     ),
-    "hold": ("`by`, `note`", "a person puts it aside"),
+    "hold": ("`by`, `note`, `until?` (seconds, as `t`)", "a person puts it aside"),
     "release": ("`by`, `note`", "a person gives it back"),
     "ack": ("`by`, `note`", "a person takes back reasons that only a person can"),
     "xid": ("`code`, `source`: `nvml` or `kmsg`, `gi`, `ci` (may be absent)", "the driver's error code"),
@@ -96,6 +96,7 @@ OBSERVATIONS = {
     "reset": ("", "a reset was seen"),
     "boot": ("`bootId`", "of the node; another one is a reset of all its cards"),
     "kmsg": ("`text`", "a line of the kernel's log of the node"),
+    "breaker": ("`do`: `open`, `half_open`, `close`; `by`, `note`", "a person opens or closes the breaker"),
     "tick": ("", "time passes"),
 }
 
@@ -114,12 +115,12 @@ def render() -> str:
         block("yaml", (EXAMPLES / "inventory.yaml").read_text()),
         "## Observations",
         "Read by `sublet health replay`: JSON lines, in order of `t` in seconds. All name `node` and `card`, but "
-        f"{codes(NODE_KINDS)} name `node` alone and `tick` neither. Timers fire at their due time before the next line, none "
+        f"{codes(NODE_KINDS)} name `node` alone and {codes(FLEET_KINDS)} neither. Timers fire at their due time before the next line, none "
         "after the last, so a file ends with a `tick`. The signal file of simulated nodes takes those that a driver could "
         "report; `t` and `node` may be absent there.",
         table(
             ("kind", "keys", "means"),
-            ((code(kind), *OBSERVATIONS[kind]) for kind in (*KINDS, *NODE_KINDS, "tick")),
+            ((code(kind), *OBSERVATIONS[kind]) for kind in (*KINDS, *NODE_KINDS, *FLEET_KINDS)),
         ),
         "Example, `docs/examples/observations.jsonl`:",
         block("json", (EXAMPLES / "observations.jsonl").read_text()),

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from itertools import pairwise
 
-from sublet_healthd.core.policy import Rule, Timing
-from sublet_healthd.core.policyfile import shipped_policy
+from sublet_healthd.core.policy import Limits, Offender, Rule, Timing
+from sublet_healthd.core.policyfile import PRESETS, shipped_policy
 
 from sublet.model.health import Action, HealthState, Mode
 from tools.reference.page import code, codes, page, table
@@ -57,9 +57,9 @@ def render() -> str:
         "## Actions",
         f"Sublet names what the vendor advises and leaves it to people; weakest first: {codes(Action)}.",
         f"## Policy {policy.label}",
-        "It lies in `services/healthd/sublet_healthd/core/xid-policy.yaml`; `SUBLET_POLICY` names another file of that "
-        "form, and `sublet health replay --policy FILE` tries it on recorded observations. A code that is not listed "
-        "is a warning and nothing more.",
+        f"The preset `catalogue`. `SUBLET_POLICY` names another of {codes(PRESETS)} or a file "
+        "([how](../howto/health-policy.md)), and `sublet health replay --policy FILE` tries it on recorded "
+        "observations. A code that is not listed is a warning and nothing more.",
         "### XID",
         _coded(policy.rules.xid),
         "### SXID (NVSwitch)",
@@ -68,6 +68,10 @@ def render() -> str:
         _named("value", policy.rules.recovery_action),
         "### Levels, polled; debounced 3 of 5 samples",
         _named("name", policy.rules.level, above=True),
+        "### Breaker and repeat offenders",
+        table(
+            ("limit", "value"), (*_numbers("breaker", policy.limits), *_numbers("offender", policy.offender))
+        ),
         "### Delays",
         table(("delay", "s"), _delays(policy.timing)),
     )
@@ -109,6 +113,17 @@ def _ranges(numbers: list[int]) -> str:
     starts = [numbers[0], *(after for before, after in pairwise(numbers) if after != before + 1)]
     ends = [*(before for before, after in pairwise(numbers) if after != before + 1), numbers[-1]]
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def _numbers(section: str, of: Limits | Offender) -> list[tuple[str, str]]:
+    """As the policy writes them: times in seconds."""
+    return [
+        (
+            code(f"{section}.{name.replace('_ms', '_s')}"),
+            f"{value / 1000 if name.endswith('_ms') else value:g}",
+        )
+        for name, value in dataclasses.asdict(of).items()
+    ]
 
 
 def _delays(timing: Timing) -> list[tuple[str, str]]:
