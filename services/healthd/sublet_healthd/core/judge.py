@@ -14,6 +14,8 @@ from sublet_healthd.core.fold import Manual, advance, next_change_ms
 from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy
 
 BLIND_PROBES = 3
+COMMON_CAUSE = "common_cause"
+"""Rule of a card that is unknown because every card of its node fails alike."""
 SAYS_NOTHING_OF_THE_CARD = frozenset({SignalKind.BOOT, SignalKind.KMSG})
 
 
@@ -237,7 +239,7 @@ def _rule(state: CardState, facts: Facts, shown: HealthState) -> str:
         case HealthState.RECOVERING:
             return "probation"
         case HealthState.UNKNOWN:
-            return "common_cause" if state.common else "silence"
+            return COMMON_CAUSE if state.common else "silence"
         case HealthState.QUARANTINED | HealthState.CONDEMNED:
             deciding = tuple(reason for reason in facts.reasons if reason.leave)
         case HealthState.SUSPECT:

@@ -82,4 +82,9 @@ class NodeEvents:
 def _message(transition: Transition) -> str:
     verdict: Verdict = transition.verdict
     text = f"card {verdict.card}: {transition.previous} -> {describe(verdict)}; action {verdict.action}"
-    return f"{text}; not done in mode {verdict.mode}: {verdict.not_done}" if verdict.not_done else text
+    if not verdict.not_done:
+        return text
+    held_back = (
+        f"by the breaker, which is {verdict.breaker}" if verdict.breaker else f"in mode {verdict.mode}"
+    )
+    return f"{text}; not done {held_back}: {verdict.not_done}"

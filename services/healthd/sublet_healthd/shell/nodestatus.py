@@ -9,7 +9,8 @@ from sublet.kube.port import Json
 from sublet.model.health import HealthState, Verdict
 from sublet.wire.judged import rfc3339
 from sublet_healthd.core.annotation import write_annotation
-from sublet_healthd.core.card import CardState
+from sublet_healthd.core.card import GONE, CardState
+from sublet_healthd.core.judge import COMMON_CAUSE
 
 MESSAGE_CHARACTERS = 1024
 
@@ -33,8 +34,8 @@ class NodeStatus:
 
 
 def wanted_status(cards: Sequence[CardState]) -> NodeStatus:
-    verdicts = [state.verdict for state in cards if state.verdict]
-    return NodeStatus(annotation=write_annotation(cards), condition=_condition(verdicts))
+    here = [state.verdict for state in cards if state.verdict and state.verdict.rule not in GONE]
+    return NodeStatus(annotation=write_annotation(cards), condition=_condition(here))
 
 
 def read_status(node: Json) -> NodeStatus:
@@ -76,6 +77,8 @@ def _condition(verdicts: Sequence[Verdict]) -> Condition | None:
     unknown = [one for one in verdicts if one.state is HealthState.UNKNOWN]
     if closed:
         return Condition(status="False", reason="CardsNotHealthy", message=_message(closed, len(verdicts)))
+    if unknown and all(one.rule == COMMON_CAUSE for one in unknown):
+        return Condition(status="Unknown", reason="CommonCause", message=_message(unknown, len(verdicts)))
     if unknown:
         return Condition(status="Unknown", reason="CardsUnknown", message=_message(unknown, len(verdicts)))
     return Condition(status="True", reason="CardsHealthy", message=f"{len(verdicts)} cards, none withheld")
