@@ -62,8 +62,12 @@ WRITTEN = {
     keys.GATE: ("scheduling gate", "holds the pod until its grants are in the ledger"),
     f"{keys.CLAIMED_LABEL}=true": ("label", "the pod claims something of ours"),
 }
+LIMIT = "key of a ResourceQuota, by a person"
 ELSEWHERE = {
     f"{keys.MANAGE_LABEL}=true": ("label of a Namespace, by a person", "foreign names count here"),
+    keys.LIMIT_CARDS: (LIMIT, "cards that the pods of the namespace may hold together"),
+    keys.LIMIT_MEMORY: (LIMIT, "MiB of card memory, over all cards of all claims"),
+    keys.LIMIT_CORE: (LIMIT, "percent of card compute, over all cards of all claims"),
     keys.CARDS_LABEL: ("label of a Node, by the scheduler", "number of cards"),
     keys.HEALTH_ANNOTATION: (
         "annotation of a Node, by healthd",

@@ -16,7 +16,7 @@ from sublet_scheduler.core.effects import Report
 log = structlog.get_logger()
 
 COMPONENT = "sublet-scheduler"
-NORMAL = frozenset({ReportCode.NODE_RELEASED, ReportCode.STUCK_PIN_FREED})
+NORMAL = frozenset({ReportCode.NODE_RELEASED, ReportCode.PREEMPTED, ReportCode.STUCK_PIN_FREED})
 """Codes that tell of something done; all others warn."""
 REMEMBERED = 1_000
 """Events whose count is known; an older one begins again at 1."""
