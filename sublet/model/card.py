@@ -28,6 +28,9 @@ class Partition:
     uuid: str
     profile: str
     memory_mib: int
+    gi: int | None = None
+    """MIG's numbers of the instance, by which the driver tells of its faults."""
+    ci: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

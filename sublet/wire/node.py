@@ -19,7 +19,7 @@ def _card_out(card: Card) -> pb.Card:
         links={str(other): str(link) for other, link in card.links.items()},
         mig=card.mig,
         partitions=[
-            pb.Partition(uuid=one.uuid, profile=one.profile, memory_mib=one.memory_mib)
+            pb.Partition(uuid=one.uuid, profile=one.profile, memory_mib=one.memory_mib, gi=one.gi, ci=one.ci)
             for one in card.partitions
         ],
         used_outside_mib=card.used_outside_mib,
@@ -45,7 +45,13 @@ def _card_in(message: pb.Card) -> Card:
         links={CardId(other): Link(link) for other, link in message.links.items()},
         mig=message.mig,
         partitions=tuple(
-            Partition(uuid=one.uuid, profile=one.profile, memory_mib=one.memory_mib)
+            Partition(
+                uuid=one.uuid,
+                profile=one.profile,
+                memory_mib=one.memory_mib,
+                gi=one.gi if one.HasField("gi") else None,
+                ci=one.ci if one.HasField("ci") else None,
+            )
             for one in message.partitions
         ),
         used_outside_mib=message.used_outside_mib,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from sublet.contract.kernelline import Named, place, read_line
-from sublet.model.card import Card, Heartbeat, Inventory
+from sublet.model.card import Card, Heartbeat, Inventory, Partition
 from sublet.model.health import Breaker, BreakerState, HealthState, Mode, Signal, SignalKind, Taken, Verdict
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
@@ -56,6 +56,8 @@ class _Node:
     cards: dict[CardId, None] = field(default_factory=dict)
     listed: dict[CardId, Card] = field(default_factory=dict)
     gone: set[CardId] = field(default_factory=set)
+    instances: dict[CardId, tuple[Partition, ...]] = field(default_factory=dict)
+    """MIG instances by their card, where the agent knows the numbers that faults name."""
     boots: dict[str, None] = field(default_factory=dict)
     ledger: NodeLedger | None = None
     closed_at: dict[CardId, int] = field(default_factory=dict)
@@ -227,7 +229,21 @@ class Engine:
         if signal.kind is SignalKind.CARD and (signal.node, signal.card) not in self.cards:
             yield from self._replaced(signal, signal.card, now_ms)
             yield from self._moved(signal, signal.card, now_ms)
-        yield from self._judge(self._known(signal.node, signal.card), signal, now_ms)
+        instances = self._instances(signal.node, signal.card, signal)
+        if signal.gi is None or not instances:
+            yield from self._judge(self._known(signal.node, signal.card), signal, now_ms)
+        for instance in instances:
+            told = replace(signal, card=instance, seq=0)
+            yield from self._judge(self._known(signal.node, instance), told, now_ms)
+
+    def _instances(self, node: NodeName, card: CardId, signal: Signal) -> list[CardId]:
+        """Whom a signal about a card concerns besides it: all of its MIG instances, or, where it names some,
+        those alone."""
+        return [
+            CardId(one.uuid)
+            for one in self._node(node).instances.get(card, ())
+            if signal.gi in (None, one.gi) and signal.ci in (None, one.ci)
+        ]
 
     def _replaced(self, signal: Signal, card: CardId, now_ms: int) -> Iterator[Effect]:
         other = self._at_place(signal.node, signal.pci)
@@ -277,7 +293,12 @@ class Engine:
             view.gone.discard(card.id)
             if back or before is None or where(before) != where(card):
                 yield from self._about(listed(seen, card, at_ms, back=back), now_ms)
-        there = {card.id for card in seen.cards}
+            numbered = tuple(one for one in card.partitions if one.gi is not None)
+            view.instances[card.id] = numbered
+            for one in numbered:
+                yield from self._judge(self._known(seen.node, CardId(one.uuid)), Fresh(probed=True), now_ms)
+        instances = {CardId(one.uuid) for card in seen.cards for one in view.instances[card.id]}
+        there = {card.id for card in seen.cards} | instances
         for gone in [card for card in view.cards if card not in there and card not in view.gone]:
             view.gone.add(gone)
             yield from self._judge((seen.node, gone), lost(seen.node, gone, at_ms), now_ms)
