@@ -117,6 +117,18 @@ def test_a_newcomer_is_put_behind_while_a_freed_card_waits_for_its_pass() -> Non
     assert world.granted(waits) == ["n1-0"]
 
 
+def test_a_pod_that_was_created_but_not_seen_yet_is_ahead_of_later_ones() -> None:
+    world = fleet(1)
+    first = runs(world, gib(10, "first"))
+    id_, outcome = world.ask(gib(10, "earlier"))
+    assert isinstance(outcome, NoRoom)
+    ends_unsettled(world, first)
+    _, later = world.ask(gib(1, "later"))
+    assert isinstance(later, NoRoom)
+    assert later.reasons == {Reason.QUEUED: 1}
+    assert world.granted(world.appears(gib(10, "earlier"), id_, None)) == ["n1-0"]
+
+
 def test_a_newcomer_of_higher_priority_need_not_wait_for_the_queue() -> None:
     world = fleet(1)
     first = runs(world, gib(10, "first"))

@@ -53,10 +53,13 @@ class Waiting:
     def anybody_ahead(self, ask: PodAsk) -> bool:
         """Whether a pod that waits must be tried before one that is created now."""
         records, place = self._state.records, newest(ask)
-        return any(
+        if any(
             records[uid].order < place and _may_be_tried(records[uid], records[uid].facts)
             for uid in self._state.waiting
-        )
+        ):
+            return True
+        created = self._state.reservations.values()  # and not seen yet
+        return any(isinstance(one.outcome, NoRoom) and one.ask.rank >= ask.rank for one in created)
 
     def try_all(self, now: float) -> None:
         """Place what waits, in its order; pods that ask alike fail alike within one pass."""
