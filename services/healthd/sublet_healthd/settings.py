@@ -69,8 +69,8 @@ def read_policy(settings: Settings) -> Policy:
         BadRequest: the file is not there or holds no policy.
     """
     try:
-        known = settings.policy in PRESETS
-        policy = preset(settings.policy) if known else parse_policy(Path(settings.policy).read_text())
+        named = settings.policy or DEFAULT
+        policy = preset(named) if named in PRESETS else parse_policy(Path(named).read_text())
     except OSError as error:
         raise BadRequest(f"SUBLET_POLICY={settings.policy!r} cannot be read: {error.strerror}") from None
     timing = replace(

@@ -2,11 +2,11 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import assert_never
 
-from sublet.contract.kernelline import Named, place, read_line
-from sublet.model.card import Card, Heartbeat, Inventory, Partition
+from sublet.contract.kernelline import place, read_line
+from sublet.model.card import Card, Heartbeat, Inventory
 from sublet.model.health import Breaker, BreakerState, HealthState, Mode, Signal, SignalKind, Taken, Verdict
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
@@ -43,31 +43,8 @@ from sublet_healthd.core.judge import (
     judge,
 )
 from sublet_healthd.core.listing import listed, lost, where
+from sublet_healthd.core.nodeview import FAILING, NodeView, is_there, signal_id, stamped
 from sublet_healthd.core.policy import LOST, Policy
-
-FAILING = ("error", "hang")
-"""What a probe says that says nothing of the card."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """What is known of one node as a whole."""
-
-    cards: dict[CardId, None] = field(default_factory=dict)
-    listed: dict[CardId, Card] = field(default_factory=dict)
-    gone: set[CardId] = field(default_factory=set)
-    instances: dict[CardId, tuple[Partition, ...]] = field(default_factory=dict)
-    """MIG instances by their card, where the agent knows the numbers that faults name."""
-    boots: dict[str, None] = field(default_factory=dict)
-    ledger: NodeLedger | None = None
-    closed_at: dict[CardId, int] = field(default_factory=dict)
-    occupancy: Occupancy | None = None
-    beat_ms: int = 0
-    beat_epoch: str = ""
-    told: set[CardId] = field(default_factory=set)
-    named: Named | None = None
-    settled: set[CardId] = field(default_factory=set)
-    """Cards whose past is known: from a store of ours, or because their agent has said what it knows."""
 
 
 class Engine:
@@ -76,7 +53,7 @@ class Engine:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.cards: dict[Key, CardState] = {}
-        self._nodes: dict[NodeName, _Node] = {}
+        self._nodes: dict[NodeName, NodeView] = {}
         self._ledger_complete = False
         self.breaker = Breaker()
         self._homes: dict[CardId, NodeName] = {}
@@ -90,7 +67,7 @@ class Engine:
         """Take one event in and return what the shell must do, in order."""
         match event:
             case Signal():
-                return list(self._signal(_stamped(event, now_ms), now_ms))
+                return list(self._signal(stamped(event, now_ms), now_ms))
             case CaughtUp(signals=signals):
                 return self._caught_up(signals, now_ms)
             case Inventory():
@@ -214,7 +191,7 @@ class Engine:
         silent: set[Key] = set()
         self._silent = silent
         for signal in signals:
-            effects += self._signal(_stamped(signal, now_ms), now_ms)
+            effects += self._signal(stamped(signal, now_ms), now_ms)
         self._silent = None
         for key in sorted(silent):
             effects += self._judge(key, Tick(), now_ms)
@@ -229,21 +206,12 @@ class Engine:
         if signal.kind is SignalKind.CARD and (signal.node, signal.card) not in self.cards:
             yield from self._replaced(signal, signal.card, now_ms)
             yield from self._moved(signal, signal.card, now_ms)
-        instances = self._instances(signal.node, signal.card, signal)
+        instances = self._node(signal.node).concerned(signal.card, signal)
         if signal.gi is None or not instances:
             yield from self._judge(self._known(signal.node, signal.card), signal, now_ms)
         for instance in instances:
             told = replace(signal, card=instance, seq=0)
             yield from self._judge(self._known(signal.node, instance), told, now_ms)
-
-    def _instances(self, node: NodeName, card: CardId, signal: Signal) -> list[CardId]:
-        """Whom a signal about a card concerns besides it: all of its MIG instances, or, where it names some,
-        those alone."""
-        return [
-            CardId(one.uuid)
-            for one in self._node(node).instances.get(card, ())
-            if signal.gi in (None, one.gi) and signal.ci in (None, one.ci)
-        ]
 
     def _replaced(self, signal: Signal, card: CardId, now_ms: int) -> Iterator[Effect]:
         other = self._at_place(signal.node, signal.pci)
@@ -417,8 +385,8 @@ class Engine:
         there.sort(key=lambda state: state.facts.reason("probe:lost") is not None)
         return there[0].card if there else None
 
-    def _node(self, node: NodeName) -> _Node:
-        return self._nodes.setdefault(node, _Node())
+    def _node(self, node: NodeName) -> NodeView:
+        return self._nodes.setdefault(node, NodeView())
 
     def _known(self, node: NodeName, card: CardId) -> Key:
         if (node, card) not in self.cards:
@@ -459,12 +427,12 @@ class Engine:
         failing = isinstance(event, Signal) and event.kind is SignalKind.PROBE and event.value in FAILING
         if not failing or before.facts.failures != BLIND_PROBES - 1:
             return False
-        others = [state for state in self.of_node(key[0]) if state.card != key[1] and _is_there(state)]
+        others = [state for state in self.of_node(key[0]) if state.card != key[1] and is_there(state)]
         return bool(others) and all(state.facts.failures >= BLIND_PROBES for state in others)
 
     def _common_cause(self, node: NodeName, now_ms: int) -> Iterator[Effect]:
         """What every card of a node has at once is nothing of the cards."""
-        there = [state for state in self.of_node(node) if _is_there(state)]
+        there = [state for state in self.of_node(node) if is_there(state)]
         alike = len(there) > 1 and all(state.facts.failures >= BLIND_PROBES for state in there)
         for state in there:
             if state.common != alike:
@@ -474,6 +442,8 @@ class Engine:
         """Ask the breaker about a card that automation would take out; where nothing is done, nobody asks."""
         if self.policy.mode is Mode.OBSERVE or state.facts.gone:
             return True
+        if self.breaker.state is BreakerState.OPEN:
+            return False
         model = state.facts.model
         here = [one for one in self.cards.values() if not one.facts.gone]
         fleet = Fleet(cards=len(here), pool=sum(one.facts.model == model for one in here))
@@ -522,18 +492,3 @@ class Engine:
             self.waiting.discard(key)
         if state.due_ms is not None and (known is None or known.due_ms != state.due_ms):
             heapq.heappush(self._due, (state.due_ms, key))
-
-
-def _stamped(signal: Signal, now_ms: int) -> Signal:
-    """An observation cannot be of later: a node's clock that runs ahead must not stretch timers."""
-    return replace(signal, at_ms=min(signal.at_ms or now_ms, now_ms))
-
-
-def _is_there(state: CardState) -> bool:
-    return state.facts.reason(LOST.label) is None
-
-
-def signal_id(signal: Signal) -> str:
-    """Names an observation in what follows from it: the same for every card that it is about."""
-    when = signal.seq or signal.at_ms
-    return f"{signal.node}/{signal.kind}/{signal.epoch or signal.boot_id or signal.source}/{when}"
