@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+from sublet.contract.kernelline import Named
 from sublet.model.card import Card, Partition
 from sublet.model.health import Signal
 from sublet.model.ids import CardId
 from sublet.model.placement import NodeLedger, Occupancy
 from sublet_healthd.core.card import CardState
-from sublet_healthd.core.kmsg import Named
 from sublet_healthd.core.policy import LOST
 
 FAILING = ("error", "hang")
