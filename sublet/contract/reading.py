@@ -17,7 +17,6 @@ from sublet.model.claim import Claim, ContainerKind, PodAsk
 from sublet.model.ids import NodeName, PodRef
 from sublet.model.reasons import Refusal, RefusalCode
 
-
 MOST_CLAIMS = 64
 """Claiming containers of one pod: the shares of four full cards, and what a search may cost."""
 

@@ -514,3 +514,31 @@ def test_an_unsigned_decision_does_not_even_name_a_pod() -> None:
     assert isinstance(outcome, Placement)
     uid = world.appears(gib(1), id_, outcome, proposed=False)
     assert world.engine.state.records[uid].decision != id_
+
+
+def told(world: World, uid: PodUid) -> str:
+    notes: list[str] = [one.message for one in world.effects(ef.MarkWaiting) if one.uid == uid]
+    return notes[-1]
+
+
+def test_a_pod_that_was_queued_is_told_why_it_waits_as_soon_as_it_is_known() -> None:
+    world = one_card()
+    world.lose_ledger()
+    id_, outcome = world.ask(gib(20))
+    assert isinstance(outcome, NoRoom)
+    uid = world.appears(gib(20), id_, None)
+    world.ledger_back()
+    assert "20480 MiB" in told(world, uid)
+
+
+def test_reasons_that_change_in_quick_succession_are_told_in_the_end_without_any_event() -> None:
+    world = one_card()
+    first = world.create(gib(8, "first"))
+    uid = world.create(gib(9, "second"))
+    cordoned = replace(world.shown("n1"), unschedulable=True)  # a moment later, another reason
+    world.nodes[NodeName("n1")] = cordoned
+    world.send(ev.NodeSeen(cordoned))
+    world.settle()
+    world.wait(31)
+    assert "Unschedulable" in told(world, uid)
+    assert world.granted(first) == ["A"]

@@ -62,7 +62,8 @@ class Engine:
         times = [first.until] if first else []
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
-        times += [*self.state.avoid.values(), *self.state.unevictable.values(), *self.gangs.timers()]
+        times += [*self.state.avoid.values(), *self.state.unevictable.values()]
+        times += [*self.gangs.timers(), *self.waiting.timer()]
         for record in self.state.watched():
             times += [*self.releases.timer(record, now), *self.stuck.timer(record)]
         return min(times, default=None)
@@ -164,6 +165,7 @@ class Engine:
                 self.stuck.tick(now)
                 self.gangs.tick(now)
                 self.holds.tick(now)
+                self.waiting.tick(now)
                 if state.pass_due(now):
                     self.waiting.try_all(now)
             case _:

@@ -3,10 +3,12 @@
 A pod that finds no room keeps a place (see `holds`); the pods behind it may use what does not delay it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from sublet.contract.queue import Order, order
 from sublet.model.claim import PodAsk
+from sublet.model.ids import PodUid
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.effects import EvictPods
@@ -47,6 +49,8 @@ class Waiting:
         self._holds = holds
         self._gangs = gangs
         self._together = Together(state)
+        self._untold: dict[PodUid, float] = {}
+        """Pods whose reasons changed again so soon that they are told later, and when."""
         self._in_vain: set[object] = set()
         """Of this pass: asks, with their priority, for which no eviction makes room."""
 
@@ -189,10 +193,29 @@ class Waiting:
             return
         reasons = frozenset(why.reasons)
         stale = bool(record.facts.decision and record.facts.decision.placement)
-        recently = now - record.told_s < self._state.rules.tell_again_s
-        if (reasons != record.told and not recently) or stale:
+        again_s = record.told_s + self._state.rules.tell_again_s
+        if stale or (reasons != record.told and (now >= again_s or record.told <= PASSING)):
             record.told, record.told_s = reasons, now
+            self._untold.pop(record.uid, None)
             self._releases.send_waiting(record, why.message)
+        elif reasons != record.told:
+            self._untold[record.uid] = again_s
+
+    def tick(self, now: float) -> None:
+        """Tell what was held back because the pod had been told something else a moment before."""
+        for uid in [uid for uid, again_s in self._untold.items() if again_s <= now]:
+            del self._untold[uid]
+            record = self._state.records.get(uid)
+            if record:
+                self._tell(record, now)
+
+    def timer(self) -> Iterator[float]:
+        """When something held back is to be told, monotonic seconds; the first held back comes first."""
+        yield from islice(self._untold.values(), 1)
+
+
+PASSING = frozenset({Reason.UNDECIDED, Reason.QUEUED})
+"""What a pod is told before anybody looked for a place; the first real answer need not wait."""
 
 
 def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS, count: int = 1) -> NoRoom:

@@ -5,7 +5,7 @@ bounded. It depends on nothing but the observations and their order.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sublet.model.claim import PodAsk
 from sublet_scheduler.core.need import Load, loads_of
@@ -25,7 +25,8 @@ class Task:
 
     load: Load
     cpu_milli: int
-    memory_mib: int
+    memory_mib: float
+    """The mean of the pods that are alike otherwise."""
     card_models: tuple[str, ...]
     exclude_card_models: tuple[str, ...]
 
@@ -87,9 +88,9 @@ class Workload:
     def _add(self, ask: PodAsk, weight: float) -> None:
         for load in loads_of(ask):
             key = _key(load, ask)
-            known = self._tasks.get(key)
-            task = known[0] if known else _task(load, ask)
-            self._tasks[key] = (task, (known[1] if known else 0.0) + weight)
+            task, before = self._tasks.get(key) or (_task(load, ask), 0.0)
+            mean_mib = (task.memory_mib * before + ask.memory_mib * weight) / (before + weight)
+            self._tasks[key] = (replace(task, memory_mib=mean_mib), before + weight)
             self._since += weight
         if len(self._tasks) > MOST_TASKS:
             kept = sorted(self._tasks.items(), key=lambda one: -one[1][1])[: MOST_TASKS * 3 // 4]
@@ -104,7 +105,7 @@ class Workload:
 
 def _task(load: Load, ask: PodAsk) -> Task:
     wishes = ask.wishes
-    return Task(load, ask.cpu_milli, _rounded(ask.memory_mib), wishes.card_models, wishes.exclude_card_models)
+    return Task(load, ask.cpu_milli, ask.memory_mib, wishes.card_models, wishes.exclude_card_models)
 
 
 def _key(load: Load, ask: PodAsk) -> Key:
@@ -117,12 +118,6 @@ def _key(load: Load, ask: PodAsk) -> Key:
         load.vendors,
         load.profiles,
         ask.cpu_milli,
-        _rounded(ask.memory_mib),
         ask.wishes.card_models,
         ask.wishes.exclude_card_models,
     )
-
-
-def _rounded(memory_mib: int) -> int:
-    """Host memory up to the next power of two: pods that hardly differ are one task."""
-    return 1 << (memory_mib - 1).bit_length() if memory_mib > 0 else 0
