@@ -149,6 +149,19 @@ def test_the_same_fault_told_by_kernel_and_driver_counts_once() -> None:
     assert judge.verdict().reasons[0].count == 2
 
 
+BUG = "NVRM: Xid (PCI:0000:b3:00): 74, NVLink: error on link 3(0x2, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
+
+
+@pytest.mark.parametrize("first", ["kmsg", "nvml"])
+def test_of_two_ways_that_tell_of_a_fault_the_one_that_says_more_counts(first: str) -> None:
+    told = {"kmsg": xid(1, 74, source="kmsg", raw=BUG), "nvml": xid(1, 74, source="nvml")}
+    judge = busy_card()
+    judge.at(1, told.pop(first))
+    judge.at(2, *told.values())
+    [reason] = judge.verdict().reasons
+    assert (reason.leave, reason.klass, reason.count) == (False, "degraded", 1)
+
+
 def test_repeats_raise_the_count_without_a_transition() -> None:
     judge = busy_card()
     judge.at(1, xid(1, 48))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sublet.model.health import Action, Hold, OpenReason, Signal, SignalKind
 from sublet_healthd.core import level
 from sublet_healthd.core.facts import Facts, Sighting
-from sublet_healthd.core.nvlink import decoded, link_of
+from sublet_healthd.core.nvlink import DECODED, decoded, link_of
 from sublet_healthd.core.offender import cured, offending
 from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
 
@@ -141,7 +141,11 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
     facts = replace(facts, sightings=tuple(recent[-16:]))
     if signal.kind is SignalKind.XID:
         rule, facts = _decoded(policy, facts, rule, signal)
-    rule = _never_weaker(offending(policy, facts, rule, reason_id, at_ms=at_ms), known)
+    rule = offending(policy, facts, rule, reason_id, at_ms=at_ms)
+    if not (twin and known and known.count == 1 and signal.raw):  # else it says more of the same one fault
+        rule = _never_weaker(rule, known)
+    if twin and known and signal.code in DECODED and not signal.raw:
+        rule = _as_known(rule, known)  # the same fault in fewer words
     count = 0 if twin and known else max(signal.count, 1)
     return facts.opened(
         rule,
@@ -170,7 +174,11 @@ def _never_weaker(rule: Rule, known: OpenReason | None) -> Rule:
         return rule
     if rule.leave and order.index(rule.action) > order.index(known.action):
         return rule
-    return replace(rule, klass=known.klass, action=known.action, leave=True, clears_on=known.clears_on)
+    return _as_known(rule, known)
+
+
+def _as_known(rule: Rule, known: OpenReason) -> Rule:
+    return replace(rule, klass=known.klass, action=known.action, leave=known.leave, clears_on=known.clears_on)
 
 
 def _same_fault(one: Sighting, signal: Signal) -> bool:

@@ -8,6 +8,7 @@ from sublet_healthd.core.policy import Nvlink5, Policy, Rule
 
 NVLINK4_CODE = 74
 NVLINK5_CODES = range(144, 151)
+DECODED = frozenset({NVLINK4_CODE, *NVLINK5_CODES})
 FROM_575 = 575
 _UNIT = re.compile(r"\bLink (\d+) \((0x[0-9a-f]+) (0x[0-9a-f]+)[^)]*\)", re.IGNORECASE)
 _REGISTERS = re.compile(r"\blink (\d+) ?\(((?:0x[0-9a-f]+(?:, ?)?){5,7})\)", re.IGNORECASE)
