@@ -22,7 +22,8 @@ from sublet.model.placement import CardGrant, NoRoom, Placement
 from sublet.model.reasons import Refusal
 
 COLUMNS = ("POD", "OUTCOME", "NODE", "CONTAINER", "CARD", "INDEX", "MEMORY", "CORE", "NOTE")
-POLICIES = (Policy.BINPACK.value, Policy.SPREAD.value)
+POLICIES = tuple(one.value for one in Policy)
+DEFAULT = Policy.FRAGMENTATION.value
 
 
 def register(commands: Commands) -> None:
@@ -31,12 +32,8 @@ def register(commands: Commands) -> None:
     )
     asking.add_arguments(parser)
     parser.add_argument("--inventory", required=True, metavar="FILE", help="the nodes and their cards")
-    parser.add_argument(
-        "--node-policy", choices=POLICIES, default=POLICIES[0], help="for pods that wish nothing"
-    )
-    parser.add_argument(
-        "--card-policy", choices=POLICIES, default=POLICIES[0], help="for pods that wish nothing"
-    )
+    for policy in ("--node-policy", "--card-policy"):
+        parser.add_argument(policy, choices=POLICIES, default=DEFAULT, help="for pods that wish nothing")
     add_output(parser)
     parser.set_defaults(run=run)
 

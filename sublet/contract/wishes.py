@@ -92,9 +92,7 @@ def _judge(key: str, value: object) -> Refusal | None:
     if key == keys.ISOLATION:
         return None if value == "none" else _not_yet(key, value)
     if key in (keys.NODE_POLICY, keys.CARD_POLICY):
-        if value not in list(Policy):
-            return _bad(key, value, tuple(Policy))
-        return _not_yet(key, value) if value == Policy.FRAGMENTATION else None
+        return None if value in list(Policy) else _bad(key, value, tuple(Policy))
     if key == keys.LINK:
         return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
     if key == keys.SERVICE_CLASS:

@@ -45,6 +45,7 @@ from sublet_scheduler.shell.readiness import Readiness
 from sublet_scheduler.shell.secret import decision_key
 from sublet_scheduler.shell.stuckpin import StuckPins
 from sublet_scheduler.shell.webhook import serve_webhook
+from sublet_scheduler.shell.workload import read_workload
 
 log = structlog.get_logger()
 
@@ -110,6 +111,7 @@ async def _run(
         Rules(
             options=options,
             policies=Policies(settings.node_policy, settings.card_policy),
+            workload=read_workload(Path(settings.workload), options) if settings.workload else (),
             reservation_s=settings.reservation_s,
             fresh_s=settings.heartbeat_fresh_s,
             stuck_pin_s=settings.stuck_pin_s,

@@ -60,10 +60,12 @@ class Settings:
     """How many MiB one of ``volcano.sh/gpu-memory`` is: Volcano's setting of the same name."""
     keep_scheduler_name: bool = False
     """Leave pods to the scheduler of KAI, HAMi or Volcano that they name, instead of to the default one."""
-    node_policy: Policy = Policy.BINPACK
-    """For pods that wish nothing: fill nodes one after another, or spread over them."""
-    card_policy: Policy = Policy.BINPACK
-    """For pods that wish nothing: fill cards one after another, or spread over them."""
+    node_policy: Policy = Policy.FRAGMENTATION
+    """For pods that wish nothing: leave what later pods can use, fill nodes one after another, or spread."""
+    card_policy: Policy = Policy.FRAGMENTATION
+    """For pods that wish nothing: leave what later pods can use, fill cards one after another, or spread."""
+    workload: str = ""
+    """Path of a file that describes the pods to expect; empty: they are learned from the pods that come."""
     manage_all: bool = False
     """Read foreign names in every namespace, not only in those labelled ``sublet.dev/manage``."""
     tolerate_taints: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
@@ -79,12 +81,6 @@ class Settings:
                 f"SUBLET_VOLCANO_MEMORY_FACTOR={self.volcano_memory_factor} is not at least 1",
                 hint="Set what Volcano's device plugin had: 1 for MiB",
             )
-        for field in ("node_policy", "card_policy"):
-            if getattr(self, field) is Policy.FRAGMENTATION:
-                raise BadRequest(
-                    f"SUBLET_{field.upper()}={Policy.FRAGMENTATION!s} cannot be honoured yet",
-                    hint=f"Use {Policy.BINPACK} or {Policy.SPREAD}",
-                )
 
     @property
     def options(self) -> Options:

@@ -162,12 +162,13 @@ def test_policies_are_options(sublet: Sublet) -> None:
     def cards(*more: str) -> list[str]:
         return [one["containers"]["main"][0]["card"] for one in sublet.place(*two, on=nodes, more=more)]
 
-    assert cards() == ["C", "C"]
-    assert cards("--node-policy", "spread") == ["A", "C"]
+    assert cards() == ["A", "A"]
+    assert cards("--node-policy", "binpack", "--card-policy", "binpack") == ["C", "C"]
+    assert cards("--node-policy", "spread", "--card-policy", "binpack") == ["A", "C"]
     assert cards("--node-policy", "spread", "--card-policy", "spread") == ["A", "C"]
 
 
-@pytest.mark.parametrize("bad", ["fragmentation", "random"])
+@pytest.mark.parametrize("bad", ["tightest", "random"])
 def test_an_unknown_policy_is_wrong_usage(sublet: Sublet, bad: str) -> None:
     ran = sublet("place", "-f", "-", "--inventory", "x", "--node-policy", bad)
     assert (ran.code, ran.out) == (2, "")

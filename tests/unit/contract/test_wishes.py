@@ -56,8 +56,6 @@ def test_no_isolation_is_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (keys.NODE_POLICY, "fragmentation"),
-        (keys.CARD_POLICY, "fragmentation"),
         (keys.NUMA, "same"),
         (keys.ISOLATION, "mps"),
     ],

@@ -33,7 +33,7 @@ def test_every_kind_of_setting_is_read() -> None:
     ("name", "value", "message"),
     [
         ("SUBLET_DIALECTS", "sublet,qgpux", "names 'qgpux'"),
-        ("SUBLET_CARD_POLICY", "fragmentation", "cannot be honoured yet"),
+        ("SUBLET_CARD_POLICY", "tightest", "not one of binpack, spread, fragmentation"),
         ("SUBLET_GPU_MEM_UNIT", "GB", "not one of GiB, MiB"),
         ("SUBLET_WEBHOOK_PRT", "1", "unknown setting"),
     ],

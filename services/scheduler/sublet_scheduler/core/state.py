@@ -40,7 +40,7 @@ class Rules:
     """What the cluster sets. Times in seconds."""
 
     options: Options = field(default_factory=Options)
-    policies: Policies = field(default_factory=lambda: Policies(Policy.BINPACK, Policy.BINPACK))
+    policies: Policies = field(default_factory=lambda: Policies(Policy.FRAGMENTATION, Policy.FRAGMENTATION))
     workload: tuple[tuple[PodAsk, float], ...] = ()
     """Pods that are expected, and how often each comes."""
     reservation_s: float = 10.0
@@ -80,8 +80,7 @@ class State:
         self.rules = rules
         self.fleet = Fleet()
         self.limits = Limits()
-        workload = Workload()
-        workload.expect(rules.workload)
+        workload = Workload(rules.workload)
         self.placer = Placer.over(
             self.fleet, rules.policies, rules.fresh_s, workload=workload, limits=self.limits
         )

@@ -104,11 +104,13 @@ class NodeView:
             return use
 
     def _whole(self, row: Row, asked: Sized) -> Lost | None:
-        for table, idle in self._idle.values():
-            if idle >= asked.cards:
-                lost = self.use - self._use_at(row) + asked.cards * 1_000.0 * row[table.unused_cell]
-                lost += _fewer_idle(row, table.number, idle, asked.cards)
-                return lost, 1_000.0 * asked.cards, table
+        lost, taken, wanted = self.use - self._use_at(row), 0.0, asked.cards
+        for table, idle in sorted(self._idle.values(), key=lambda one: row[one[0].unused_cell]):
+            some = min(wanted, idle)
+            lost += some * 1_000.0 * row[table.unused_cell] + _fewer_idle(row, table.number, idle, some)
+            taken, wanted = taken + 1_000.0 * some, wanted - some
+            if not wanted:
+                return lost, taken, table
         return None
 
     def _part(self, row: Row, asked: Sized) -> Lost | None:

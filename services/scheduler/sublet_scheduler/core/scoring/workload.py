@@ -4,10 +4,13 @@ Every observation weighs a little more than the one before, so that old ones fad
 bounded. It depends on nothing but the observations and their order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
 
-from sublet.model.claim import PodAsk
+from sublet.model.claim import Claim, ContainerKind, PodAsk
+from sublet.model.ids import PodRef
 from sublet_scheduler.core.need import Load, loads_of
 
 WINDOW = 10_000
@@ -39,21 +42,32 @@ class Task:
 Key = tuple[object, ...]
 
 
+def _guessed(**amounts: Any) -> PodAsk:
+    claim = Claim(container="", kind=ContainerKind.MAIN, dialect="", **amounts)
+    return PodAsk(pod=PodRef("", ""), claims=(claim,))
+
+
+FIRST_GUESS = (
+    (_guessed(exclusive=True), 4.0),
+    *((_guessed(memory_percent=Fraction(part), core_percent=part), 2.0) for part in (50, 25, 12)),
+)
+"""Until more is known: whole cards and parts of all sizes. It weighs as little as so many pods."""
+
+
 class Workload:
-    def __init__(self) -> None:
+    """`expected` are pods and how often each comes; where nothing is expected a first guess serves."""
+
+    def __init__(self, expected: Sequence[tuple[PodAsk, float]] = ()) -> None:
         self._tasks: dict[Key, tuple[Task, float]] = {}
         self._weight = 1.0
         """Of the next observation."""
         self._since = 0.0
         """Weight of what came since the target was taken last."""
         self._target: dict[Key, float] = {}
-
-    def expect(self, asks: Iterable[tuple[PodAsk, float]]) -> None:
-        """Begin with a workload that is given, as pods and how often each comes."""
-        known = [(ask, weight) for ask, weight in asks if ask.claims and weight > 0]
-        total = sum(weight for _, weight in known)
-        for ask, weight in known:
-            self._add(ask, WINDOW / 2 * weight / total)
+        known = [(ask, weight) for ask, weight in expected if ask.claims]
+        scale = WINDOW / 2 / sum(weight for _, weight in known) if known else 1.0
+        for ask, weight in known or FIRST_GUESS:
+            self._add(ask, scale * weight)
 
     def observe(self, ask: PodAsk) -> None:
         """A pod that was not counted before asks for cards."""
