@@ -86,14 +86,14 @@ def test_every_step_is_told_with_what_was_read_back(demo: Demo) -> None:
 def test_cards_show_health_and_who_sits_where(demo: Demo) -> None:
     cards = {one["card"]: one for one in demo.json("cards")}
     assert {card: one["health"] for card, one in cards.items()} == {
-        "GPU-a0": "healthy",
-        "GPU-a1": "quarantined",
+        "GPU-a1": "healthy",
+        "GPU-a0": "quarantined",
         "GPU-b0": "quarantined",
         "GPU-c0": "healthy",
     }
-    assert cards["GPU-a1"]["reasons"] == ["xid:79"]
-    assert [one["pod"] for one in cards["GPU-c0"]["containers"]] == ["demo/chat"]
-    assert (cards["GPU-c0"]["usedMiB"], cards["GPU-c0"]["usedCorePercent"]) == (20480, 50)
+    assert cards["GPU-a0"]["reasons"] == ["xid:79"]
+    assert [one["pod"] for one in cards["GPU-a1"]["containers"]] == ["demo/late"]
+    assert (cards["GPU-a1"]["usedMiB"], cards["GPU-a1"]["usedCorePercent"]) == (32768, 0)
 
 
 def test_the_inventory_of_the_cluster_places_offline(demo: Demo, tmp_path: Path) -> None:
@@ -111,14 +111,14 @@ def test_the_inventory_of_the_cluster_places_offline(demo: Demo, tmp_path: Path)
         )
     )
     [placed] = demo.json("place", "-f", str(pod), "--inventory", str(inventory))
-    assert placed["containers"]["c"][0]["card"] == "GPU-c0"
+    assert placed["containers"]["c"][0]["card"] == "GPU-a1"
 
 
 def test_explain_says_what_was_asked_and_decided(demo: Demo) -> None:
     told = demo.json("explain", "demo/late")
     assert (told["outcome"], told["phase"], told["node"]) == ("placed", "Running", "node-a")
-    assert told["claims"]["server"]["memoryMiB"] == 8192
-    assert told["containers"]["server"][0]["card"] == "GPU-a0"
+    assert told["claims"]["server"]["memoryMiB"] == 32768
+    assert told["containers"]["server"][0]["card"] == "GPU-a1"
 
 
 def test_explain_of_no_pod_ends_with_1(demo: Demo) -> None:
@@ -128,7 +128,7 @@ def test_explain_of_no_pod_ends_with_1(demo: Demo) -> None:
 
 
 def test_events_can_be_narrowed(demo: Demo) -> None:
-    changes = demo.lines("events", "--kind", "health", "--card", "GPU-a1")
+    changes = demo.lines("events", "--kind", "health", "--card", "GPU-a0")
     assert [(one["data"]["from"], one["data"]["to"]) for one in changes] == [
         ("healthy", "condemned"),
         ("condemned", "quarantined"),
