@@ -36,8 +36,9 @@ test-cluster: $(STAMP) gcc ## test-api and the tests on real kubelets; needs Lin
 	tools/lab.sh cluster
 	$(PYTEST) -m "api or cluster"
 
-bench: $(STAMP) ## measure, and write the figures into docs/
+bench: $(STAMP) ## measure, and write the figures into docs/; TRACES=DIR with the openb trace judges placement too
 	$(BIN)/python -m bench
+	$(if $(TRACES),$(BIN)/python -m bench.quality --traces $(TRACES))
 
 proto: $(STAMP) ## generate sublet/v1, sublet/kubelet and sublet/amd from proto/
 	tools/proto.sh

@@ -11,6 +11,7 @@ equals: that packs, where an exact comparison would scatter.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import floor
 
 from sublet.model.claim import PodAsk
@@ -22,13 +23,19 @@ from sublet_scheduler.core.scoring.view import NodeView
 from sublet_scheduler.core.scoring.workload import Workload
 
 STEP = 40.0
-PRICE = 1.0
-"""Thousandths lost by each thousandth that is taken of cards which bound tasks could all fill."""
-STRANDED = 0.35
-"""Thousandths lost by each thousandth stranded."""
 LEVELS = 255
 _ZERO = 16
 _MOST_VIEWS = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What counts beside the use that is lost."""
+
+    price: float = 1.0
+    """Thousandths lost by each thousandth that is taken of cards which bound tasks could all fill."""
+    stranded: float = 0.35
+    """Thousandths lost by each thousandth stranded."""
 
 
 class Fragmentation:
@@ -39,6 +46,7 @@ class Fragmentation:
         self._workload = workload
         self._views: dict[str, NodeView] = {}
         self._tables = Tables((), {})
+        self.weights = Weights()
         self.version = 0
         """Scores of an older version are a little out of date."""
 
@@ -104,9 +112,9 @@ class Fragmentation:
         stranded = self._tables.stranded(
             view.free - taken, view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib
         )
-        loss = use + STRANDED * (stranded - view.stranded)
+        loss = use + self.weights.stranded * (stranded - view.stranded)
         if not asked.bound:
-            loss += PRICE * kind.price * taken
+            loss += self.weights.price * kind.price * taken
         return min(LEVELS - 1, max(0, _ZERO + floor(loss / (STEP * max(1, cards)))))
 
     def _view(self, node: NodeState) -> NodeView:

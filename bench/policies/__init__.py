@@ -1,0 +1,1 @@
+"""Placement policies for the referee: the scheduler's own engine, and others made anew to compare with."""
