@@ -1,5 +1,6 @@
 """An unhealthy idle card leaves scheduling; a card in use is left alone until its pod ends."""
 
+import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -50,7 +51,7 @@ async def driver(stage: Stage) -> AsyncIterator[FakeNvml]:
 
 async def heals(stage: Stage, node: Node) -> None:
     """Another boot id was seen: every card comes back after its probation."""
-    node.boot_id_file.write_text("another-" + node.boot_id_file.read_text()[-20:])
+    node.boot_id_file.write_text(str(uuid.uuid4()))
     await stage.restart_agent(node)
     await slots_become(stage, node, ALL_SLOTS)
 
