@@ -108,9 +108,10 @@ def jobset(name: str) -> Json:
 
 async def test_groups_of_a_leader_worker_set_come_whole(on: Team) -> None:
     nodes = [await on.add_node(1), await on.add_node(1)]
-    for name, group in (("a-0", "0"), ("b-0", "1"), ("b-1", "1"), ("a-1", "0")):
+    for name, group in (("a-0", "0"), ("b-0", "1"), ("b-1", "1")):
         await on.create(lws(name, group))
     placed = [pinned_to(await on.released(name)) for name in ("b-0", "b-1")]
+    await on.create(lws("a-1", "0"))
     assert sorted(placed) == sorted([[node] for node in nodes])
     assert keys.GATE in gates(await on.get("a-0"))
     assert keys.GATE in gates(await on.get("a-1"))
