@@ -22,9 +22,9 @@ MOST_SCORES = 4_000_000
 """Live shapes times nodes."""
 MOST_SHAPES = 512
 LEAST_SHAPES = 64
-SWEEP = 64
-"""At least so many nodes, or an eighth of all, are scored again by a decision after the policy learned
-more; all where a shape missed that twice."""
+SWEEP = 128
+"""So many nodes are scored again by a decision after the policy learned more; all, where a shape missed
+that twice."""
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class Candidates:
             index.version, index.swept = self._fragmentation.version, 0
         size = len(index.order)
         if index.swept < size:
-            until = size if behind > 1 else min(size, index.swept + max(SWEEP, size // 8))
+            until = size if behind > 1 else min(size, index.swept + SWEEP)
             for at in range(index.swept, until):
                 put(at, score(nodes[index.order[at]]))
             index.swept = until

@@ -18,8 +18,8 @@ from sublet.model.claim import PodAsk
 from sublet_scheduler.core.assigning import Asked, Assigned, CardOrder
 from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
 from sublet_scheduler.core.need import Load
-from sublet_scheduler.core.scoring.tables import KindTable, Tables
-from sublet_scheduler.core.scoring.view import NodeView
+from sublet_scheduler.core.scoring.tables import Tables
+from sublet_scheduler.core.scoring.view import Lost, NodeView
 from sublet_scheduler.core.scoring.workload import Workload
 
 STEP = 40.0
@@ -66,24 +66,27 @@ class Fragmentation:
 
     def scorer(self, asked: Asked) -> Callable[[NodeState], int | None]:
         """Says how a node ranks for a pod of at most one load, 0 the best; None where it has no room."""
-        tables = self._tables
+        tables, views = self._tables, self._views
         sized = tables.sized(asked.loads[0]) if asked.loads else None
-        cpu_milli, memory_mib = asked.cpu_milli, asked.memory_mib
+        host = cpu_milli, memory_mib = asked.cpu_milli, asked.memory_mib
+        whole = sized.cards if sized and sized.exclusive else 0
+        part_mib, part_core = (sized.least_mib, sized.core_percent) if sized and not whole else (0, 0)
+        cards = sized.cards if sized else 1
 
         def score(node: NodeState) -> int | None:
-            if sized is None:
-                pass
-            elif sized.exclusive:
-                if sized.cards > node.unused:
+            if whole > node.unused or part_mib > node.most_free_mib or part_core > node.most_free_core:
+                return None
+            view = views.get(node.name)
+            if view is None or view.version != node.version or view.node is not node:
+                view = self._view(node)
+            row = view.rows.get(host)
+            if row is None:
+                free_milli, free_mib = view.cpu_milli - cpu_milli, view.memory_mib - memory_mib
+                if (cpu_milli and free_milli < 0) or (memory_mib and free_mib < 0):
                     return None
-            elif sized.least_mib > node.most_free_mib or sized.core_percent > node.most_free_core:
-                return None
-            view = self._view(node)
-            free_milli, free_mib = view.cpu_milli - cpu_milli, view.memory_mib - memory_mib
-            if (cpu_milli and free_milli < 0) or (memory_mib and free_mib < 0):
-                return None
-            lost = view.lost(tables.row(free_milli, free_mib), sized)
-            return None if lost is None else self._level(view, *lost, asked, sized.cards if sized else 1)
+                row = view.rows[host] = tables.row(free_milli, free_mib)
+            lost = view.lost(row, sized)
+            return None if lost is None else self._level(view, lost, asked, cards)
 
         return score
 
@@ -92,7 +95,7 @@ class Fragmentation:
         view = self._view(node)
         row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
         cards = sum(load.cards for load in assigned.loads)
-        level = self._level(view, *view.lost_with(row, assigned), asked, cards)
+        level = self._level(view, view.lost_with(row, assigned), asked, max(1, cards))
         return min(LEVELS - 1, level + 16 * assigned.grown)
 
     def card_order(self, node: NodeState, asked: Asked) -> CardOrder:
@@ -106,16 +109,16 @@ class Fragmentation:
 
         return order
 
-    def _level(
-        self, view: NodeView, use: float, taken: float, kind: KindTable, asked: Asked, cards: int
-    ) -> int:
+    def _level(self, view: NodeView, lost: Lost, asked: Asked, cards: int) -> int:
+        use, taken, kind = lost
         stranded = self._tables.stranded(
             view.free - taken, view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib
         )
         loss = use + self.weights.stranded * (stranded - view.stranded)
-        if not asked.bound:
+        if kind.price and not asked.bound:
             loss += self.weights.price * kind.price * taken
-        return min(LEVELS - 1, max(0, _ZERO + floor(loss / (STEP * max(1, cards)))))
+        level = _ZERO + floor(loss / (STEP * cards))
+        return 0 if level < 0 else level if level < LEVELS else LEVELS - 1
 
     def _view(self, node: NodeState) -> NodeView:
         view = self._views.get(node.name)

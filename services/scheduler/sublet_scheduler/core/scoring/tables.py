@@ -105,12 +105,12 @@ class Sized:
     def __init__(self, load: Load, number: int) -> None:
         self.number = number
         self.cards, self.exclusive, self.core_percent = load.cards, load.exclusive, load.core_percent
-        self.least_mib = load.memory_mib
+        self.least_mib, self.by_card = load.memory_mib, load.by_card
         self._load = load
         self._mib: dict[int, int] = {}
 
     def mib(self, table: KindTable) -> int:
-        if not self._load.by_card:
+        if not self.by_card:
             return self.least_mib
         mib = self._mib.get(table.number)
         if mib is None:
@@ -162,7 +162,9 @@ class Tables:
         self._rows: dict[tuple[int, int], Row] = {}
         self._sizes: dict[object, Sized] = {}
         self.no_kind = self.kind(NO_KIND)
-        self._cpu_per_use, self._memory_per_use = _host_per_use(target, cards)
+        cpu_per_use, memory_per_use = _host_per_use(target, cards)
+        self._use_per_cpu = 1 / (SLACK * cpu_per_use) if cpu_per_use else None
+        self._use_per_memory = 1 / (SLACK * memory_per_use) if memory_per_use else None
 
     def kind(self, kind: Kind) -> KindTable:
         table = self._kinds.get(kind)
@@ -195,11 +197,11 @@ class Tables:
     def stranded(self, free: float, cpu_milli: int, memory_mib: int) -> float:
         """What of the free cards the host's CPU and memory do not reach for."""
         reached = free
-        if self._cpu_per_use:
-            reached = min(reached, cpu_milli / (SLACK * self._cpu_per_use))
-        if self._memory_per_use:
-            reached = min(reached, memory_mib / (SLACK * self._memory_per_use))
-        return free - max(0.0, reached)
+        if self._use_per_cpu is not None and (by_cpu := cpu_milli * self._use_per_cpu) < reached:
+            reached = by_cpu
+        if self._use_per_memory is not None and (by_memory := memory_mib * self._use_per_memory) < reached:
+            reached = by_memory
+        return free - reached if reached > 0 else free
 
     def _seen_by(self, kind: Kind, task: Task, weight: float) -> _KindTask:
         load = task.load

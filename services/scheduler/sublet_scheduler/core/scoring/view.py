@@ -3,6 +3,8 @@
 Uses are in thousandths of a card, weighted by the target workload; see `tables`.
 """
 
+from collections.abc import Iterator
+
 from sublet_scheduler.core.assigning import Assigned
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
@@ -12,10 +14,19 @@ Lost = tuple[float, float, KindTable]
 """Use lost, the sum of what was taken included; what was taken; and of which kind of card."""
 
 
+Part = tuple[int, int, int, bool, KindTable, int]
+"""Cards in one state that may be shared: free MiB, free core, number of the state, unused, kind, how many."""
+
+
+_SIZE_BITS, _IDLE_SHIFT = 20, 128
+
+
 class NodeView:
+    _cells: list[tuple[int, float]]
+    _idle: dict[int, tuple[KindTable, int]]
     __slots__ = (
         "_best", "_cells", "_idle", "_parts", "_tables", "_used", "cpu_milli", "free", "memory_mib", "node",
-        "stranded", "use", "version",
+        "rows", "stranded", "use", "version",
     )  # fmt: skip
 
     def __init__(self, node: NodeState, tables: Tables) -> None:
@@ -24,47 +35,53 @@ class NodeView:
         facts = node.facts
         self.cpu_milli = (facts.cpu_milli if facts else 0) - node.cpu_milli
         self.memory_mib = (facts.memory_mib if facts else 0) - node.memory_mib
-        self._cells: list[tuple[int, float]] = []
-        self._parts: dict[int, tuple[KindTable, int, int, bool, int]] = {}
-        """Cards that may be shared, by their state: kind, free core, free MiB, unused, how many."""
-        self._idle: dict[int, tuple[KindTable, int]] = {}
+        self._cells, self._idle = [], {}
+        self.rows: dict[tuple[int, int], Row] = {}
+        """By the CPU and memory of the host that are taken."""
         self._best: dict[int, Lost | None] = {}
         self._used: dict[int, float] = {}
-        self.free = 0.0
-        most_shares = node.shares_per_card
-        kind, table = None, None
-        for state in node.by_index:
-            if not state.open or state.exclusive or state.shares >= most_shares:
-                continue
-            if table is None or state.kind is not kind:
-                kind, table = state.kind, tables.kind(state.kind)
-            self._take_in(state, table)
+        parts = self._take_in(node, tables)
+        self._parts = sorted(parts, key=_most_free_first) if len(parts) > 1 else parts
+        self.free = sum([use for _, use in self._cells])
         self.use = self._use_at(tables.row(self.cpu_milli, self.memory_mib))
         self.stranded = tables.stranded(self.free, self.cpu_milli, self.memory_mib)
 
-    def _take_in(self, state: CardState, table: KindTable) -> None:
-        card = state.card
-        total = table.memory_mib
-        unused = not (state.shares or card.used_outside_mib)
-        free_core = 100 - state.used_core
-        free_mib = (total or 0) - state.used_mib - card.used_outside_mib
-        if unused:
-            before = self._idle.get(table.number)
-            self._idle[table.number] = (table, before[1] + 1 if before else 1)
-        elif total is None:
-            return
-        code, cell, use = table.state(free_core, free_mib, unused)
-        self._cells.append((cell, use))
-        self.free += use
-        if total is not None:
-            alike = self._parts.get(code)
-            self._parts[code] = (table, free_core, free_mib, unused, alike[4] + 1 if alike else 1)
+    def _take_in(self, node: NodeState, tables: Tables) -> list[Part]:
+        parts: dict[int, Part] = {}
+        most_shares = node.shares_per_card
+        kind, table, total = None, tables.no_kind, 0
+        for state in node.by_index:
+            if not state.open or state.exclusive or state.shares >= most_shares:
+                continue
+            if state.kind is not kind:
+                kind, table = state.kind, tables.kind(state.kind)
+                total = table.memory_mib or 0
+            outside = state.card.used_outside_mib
+            unused = not (state.shares or outside)
+            if unused:
+                self._idle[table.number] = (table, self._idle.get(table.number, (table, 0))[1] + 1)
+            elif not total:
+                continue
+            free_core, free_mib = 100 - state.used_core, total - state.used_mib - outside
+            code, cell, use = table.state(free_core, free_mib, unused)
+            self._cells.append((cell, use))
+            if total:
+                alike = parts.get(code)
+                count = alike[5] + 1 if alike else 1
+                parts[code] = (free_mib, free_core, code << _SIZE_BITS, unused, table, count)
+        return [self._with_idle(one) if one[3] else one for one in parts.values()]
+
+    def _with_idle(self, part: Part) -> Part:
+        """What an idle card loses depends on how many there are."""
+        free_mib, free_core, code, unused, table, count = part
+        idle = self._idle[table.number][1]
+        return (free_mib, free_core, code | idle << _IDLE_SHIFT, unused, table, count)
 
     def lost(self, row: Row, asked: Sized | None) -> Lost | None:
         """What one load costs on its best cards, where the host is left at `row`; None without room."""
         if asked is None:
             return self.use - self._use_at(row), 0.0, self._tables.no_kind
-        key = row.number << 20 | asked.number
+        key = row.number << _SIZE_BITS | asked.number
         try:
             return self._best[key]
         except KeyError:
@@ -114,30 +131,28 @@ class NodeView:
         return None
 
     def _part(self, row: Row, asked: Sized) -> Lost | None:
-        core, kept, size, wanted = asked.core_percent, row.falls, asked.number, asked.cards
-        mib, sized_for = 0, None
-        least, on = 0.0, None
-        found: list[tuple[float, KindTable, int]] = []
-        for code, (table, free_core, free_mib, unused, count) in self._parts.items():
-            if core > free_core:
-                continue
-            if table is not sized_for:
-                mib, sized_for = asked.mib(table), table
-            if mib > free_mib:
-                continue
-            fall = None if unused else kept.get(code << 20 | size)
-            if fall is None:
-                fall = self._fall(row, asked, table, free_core, free_mib, unused)
-                if not unused:
-                    kept[code << 20 | size] = fall
-            if wanted > 1:
-                found.append((fall, table, count))
-            elif on is None or fall < least:
-                least, on = fall, table
+        found = list(self._falls(row, asked))
+        if not found:
+            return None
         moved = self.use - self._use_at(row)
-        if on is not None:
-            return moved + least, asked.use(on), on
-        return _several(sorted(found, key=_by_fall), asked, moved)
+        if asked.cards > 1:
+            return _several(sorted(found, key=_by_fall), asked, moved)
+        least, table, _ = found[0] if len(found) == 1 else min(found, key=_by_fall)
+        return moved + least, asked.use(table), table
+
+    def _falls(self, row: Row, asked: Sized) -> Iterator[tuple[float, KindTable, int]]:
+        """What each state of cards with room would lose, its kind, and how many cards are in it."""
+        core, kept, size, least_mib = asked.core_percent, row.falls, asked.number, asked.least_mib
+        by_card = asked.by_card
+        for free_mib, free_core, code, unused, table, count in self._parts:
+            if free_mib < least_mib:
+                return
+            if core > free_core or (by_card and asked.mib(table) > free_mib):
+                continue
+            fall = kept.get(code | size)
+            if fall is None:
+                fall = kept[code | size] = self._fall(row, asked, table, free_core, free_mib, unused)
+            yield fall, table, count
 
     def _fall(
         self, row: Row, asked: Sized, table: KindTable, free_core: int, free_mib: int, unused: bool
@@ -149,6 +164,10 @@ class NodeView:
         if unused and table.number in self._idle:
             fall += _fewer_idle(row, table.number, self._idle[table.number][1], 1)
         return fall
+
+
+def _most_free_first(part: Part) -> int:
+    return -part[0]
 
 
 def _by_fall(found: tuple[float, KindTable, int]) -> float:

@@ -81,7 +81,7 @@ class Workload:
     @property
     def moved(self) -> bool:
         """Whether so much came since the last target that a new one may differ."""
-        return self._since >= max(1.0, sum(self._target.values()) / 8)
+        return self._since >= max(1.0, sum(self._target.values()) / 4)
 
     def target(self, *, afresh: bool) -> list[tuple[Task, float]] | None:
         """The heaviest tasks with weights that sum to 1; None where the last answer is still good, unless
