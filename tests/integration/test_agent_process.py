@@ -81,6 +81,7 @@ async def test_the_process_serves_a_pod_through_a_real_bus_and_stops_cleanly(
             await registered(bus)
             granted = node_ledger_out(replace(entry, grants=grant("p", CARDS[0])))
             await bus.put(subjects.LEDGER_BUCKET, subjects.ledger_key(NODE), granted, within_s=5)
+            await stage.kubelet.until(lambda _: stage.allocatable > 0)  # the first list comes after the word
             await stage.kubelet.run(pod("p"))
             assert stage.sees("p")[keys.ENV_NVIDIA_VISIBLE] == CARDS[0]
 
