@@ -118,7 +118,7 @@ def judge(
         return row | _times(churn.times_us)
     capacity = trace.CARD * sum(one.cards for one in nodes)
     fill = run_fill(nodes, trace.inflate(shapes, capacity, 1.3, seed), policy, target)
-    row = {f"alloc@{at}": fill.allocated[at] for at in LEVELS}
+    row = {f"alloc@{at}": fill.allocated[at] for at in LEVELS if at in fill.allocated}
     row |= {"fragmented": fill.fragmented_percent, "refused_though_feasible": fill.refused_though_feasible}
     return row | _times(fill.times_us)
 

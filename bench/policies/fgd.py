@@ -12,7 +12,7 @@ from bench.policies.scan import Books, Scan
 from bench.referee.trace import CARD, Node, Shape, Target
 
 
-class _Gradient:
+class Gradient:
     def __init__(self, target: Target) -> None:
         self._tasks = [(shape, weight) for shape, weight in target if shape.num_gpu]
         self._cpus = sorted({shape.cpu_milli for shape, _ in self._tasks})
@@ -68,7 +68,7 @@ class _Gradient:
 
 class _Fgd(Scan):
     def __init__(self, nodes: Sequence[Node], target: Target, seed: int) -> None:
-        self._gradient = _Gradient(target)
+        self._gradient = Gradient(target)
         self._chosen: dict[int, float] = {}
         super().__init__(nodes, seed, self._rank, card=self._preferred)
         self._best_free = CARD

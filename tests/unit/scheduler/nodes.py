@@ -29,11 +29,12 @@ class Nodes:
     node_policy: Policy = Policy.BINPACK
     card_policy: Policy = Policy.BINPACK
     fleet: Fleet = field(default_factory=Fleet)
+    workload: Workload = field(default_factory=Workload)
     _bookings: int = 0
 
     def __post_init__(self) -> None:
         policies = Policies(self.node_policy, self.card_policy)
-        self.placer = Placer.over(self.fleet, policies, 15.0, workload=Workload())
+        self.placer = Placer.over(self.fleet, policies, 15.0, workload=self.workload)
 
     def add(
         self,

@@ -43,10 +43,10 @@ class Eligible:
         self._masks.move_to_end(key)
         fleet = self._fleet
         places = fleet.places
-        if mask.layout != fleet.layout:
+        dirty = mask.layout != fleet.layout
+        if dirty:
             mask.layout, mask.seen = fleet.layout, -1
             mask.out = bytearray(len(fleet.order))
-        dirty = False
         for name in fleet.described.since(mask.seen):
             at = places.get(name)
             if at is not None:
@@ -54,7 +54,7 @@ class Eligible:
                 dirty |= mask.out[at] != out
                 mask.out[at] = out
         mask.seen = fleet.described.now
-        if dirty or not mask.barred:
+        if dirty:
             mask.barred = int.from_bytes(mask.out, "little")
         return mask.barred
 

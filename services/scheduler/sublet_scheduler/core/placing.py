@@ -46,6 +46,8 @@ class Placer:
     limits: Limits = field(default_factory=Limits)
     tries: int = 0
     """How often a place was sought."""
+    _shaped: tuple[PodAsk, Shape] | None = None
+    """The last ask and its shape: it is observed right after it was placed."""
 
     @classmethod
     def over(
@@ -72,7 +74,7 @@ class Placer:
 
     def observe(self, ask: PodAsk) -> None:
         """A pod that was not there before asks."""
-        self.fragmentation.observe(ask)
+        self.fragmentation.observe(ask, self.shape(ask)[0].asked.loads)
 
     def place(
         self, ask: PodAsk, *, now: float, avoid: Avoid = NOTHING_AVOIDED, kept: Kept = NOTHING_KEPT
@@ -99,8 +101,9 @@ class Placer:
         """What is asked of any node's cards, and the only node that may be it, where there is one."""
         group = (ask.pod.namespace, ask.wishes.same_card) if ask.wishes.same_card else None
         seat = self.fleet.group_card(group) if group else None
-        shape = Shape.of(ask, self.defaults, seat[1] if seat else None)
-        return shape, seat[0] if seat else only_node(ask)
+        if self._shaped is None or self._shaped[0] is not ask or group:
+            self._shaped = (ask, Shape.of(ask, self.defaults, seat[1] if seat else None))
+        return self._shaped[1], seat[0] if seat else only_node(ask)
 
     def _views(
         self, ask: PodAsk, shape: Shape, named: NodeName | None, kept: Kept

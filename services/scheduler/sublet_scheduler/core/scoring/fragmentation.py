@@ -10,7 +10,7 @@ Losses are told apart in steps of `STEP` thousandths of a card only, and the fir
 equals: that packs, where an exact comparison would scatter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor
 
@@ -50,8 +50,8 @@ class Fragmentation:
         self.version = 0
         """Scores of an older version are a little out of date."""
 
-    def observe(self, ask: PodAsk) -> None:
-        self._workload.observe(ask)
+    def observe(self, ask: PodAsk, loads: Sequence[Load]) -> None:
+        self._workload.observe(ask, loads)
 
     def refresh(self) -> None:
         """Take a new target workload when enough was learned or cards of a new kind came."""

@@ -54,11 +54,24 @@ FIRST_GUESS = (
 """Until more is known: whole cards and parts of all sizes. It weighs as little as so many pods."""
 
 
+@dataclass(slots=True)
+class _Seen:
+    """How often a task was asked for. The mean of the host's memory belongs to the task as it is told."""
+
+    task: Task
+    weight: float = 0.0
+    memory_mib: float = 0.0
+    """Sum over what was seen."""
+
+    def told(self) -> Task:
+        return replace(self.task, memory_mib=self.memory_mib / self.weight)
+
+
 class Workload:
     """`expected` are pods and how often each comes; where nothing is expected a first guess serves."""
 
     def __init__(self, expected: Sequence[tuple[PodAsk, float]] = ()) -> None:
-        self._tasks: dict[Key, tuple[Task, float]] = {}
+        self._tasks: dict[Key, _Seen] = {}
         self._weight = 1.0
         """Of the next observation."""
         self._since = 0.0
@@ -67,13 +80,13 @@ class Workload:
         known = [(ask, weight) for ask, weight in expected if ask.claims]
         scale = WINDOW / 2 / sum(weight for _, weight in known) if known else 1.0
         for ask, weight in known or FIRST_GUESS:
-            self._add(ask, scale * weight)
+            self._add(ask, loads_of(ask), scale * weight)
 
-    def observe(self, ask: PodAsk) -> None:
+    def observe(self, ask: PodAsk, loads: Sequence[Load]) -> None:
         """A pod that was not counted before asks for cards."""
-        if not ask.claims:
+        if not loads:
             return
-        self._add(ask, self._weight)
+        self._add(ask, loads, self._weight)
         self._weight *= 1 + 1 / WINDOW
         if self._weight > 1_000:
             self._rescale()
@@ -86,35 +99,42 @@ class Workload:
     def target(self, *, afresh: bool) -> list[tuple[Task, float]] | None:
         """The heaviest tasks with weights that sum to 1; None where the last answer is still good, unless
         it is wanted `afresh`."""
-        heaviest = sorted(self._tasks.items(), key=lambda one: -one[1][1])[:MOST_IN_TARGET]
-        total = sum(weight for _, (_, weight) in heaviest)
+        heaviest = sorted(self._tasks.items(), key=_heaviest_first)[:MOST_IN_TARGET]
+        total = sum(seen.weight for _, seen in heaviest)
         before, self._since = self._target, 0.0
         then = sum(before.values())
-        self._target = {key: weight for key, (_, weight) in heaviest}
+        self._target = {key: seen.weight for key, seen in heaviest}
         if before and not afresh:
             keys = [*self._target, *(key for key in before if key not in self._target)]
             moved = sum(abs(self._target.get(k, 0.0) / total - before.get(k, 0.0) / then) for k in keys)
             if moved < _MATERIAL:
                 self._target = before
                 return None
-        return [(task, weight / total) for _, (task, weight) in heaviest]
+        return [(seen.told(), seen.weight / total) for _, seen in heaviest]
 
-    def _add(self, ask: PodAsk, weight: float) -> None:
-        for load in loads_of(ask):
+    def _add(self, ask: PodAsk, loads: Sequence[Load], weight: float) -> None:
+        for load in loads:
             key = _key(load, ask)
-            task, before = self._tasks.get(key) or (_task(load, ask), 0.0)
-            mean_mib = (task.memory_mib * before + ask.memory_mib * weight) / (before + weight)
-            self._tasks[key] = (replace(task, memory_mib=mean_mib), before + weight)
+            seen = self._tasks.get(key)
+            if seen is None:
+                seen = self._tasks[key] = _Seen(_task(load, ask))
+            seen.weight += weight
+            seen.memory_mib += weight * ask.memory_mib
             self._since += weight
         if len(self._tasks) > MOST_TASKS:
-            kept = sorted(self._tasks.items(), key=lambda one: -one[1][1])[: MOST_TASKS * 3 // 4]
-            self._tasks = dict(kept)
+            self._tasks = dict(sorted(self._tasks.items(), key=_heaviest_first)[: MOST_TASKS * 3 // 4])
 
     def _rescale(self) -> None:
         scale, self._weight = 1 / self._weight, 1.0
         self._since *= scale
-        self._tasks = {key: (task, weight * scale) for key, (task, weight) in self._tasks.items()}
+        for seen in self._tasks.values():
+            seen.weight *= scale
+            seen.memory_mib *= scale
         self._target = {key: weight * scale for key, weight in self._target.items()}
+
+
+def _heaviest_first(known: tuple[Key, _Seen]) -> float:
+    return -known[1].weight
 
 
 def _task(load: Load, ask: PodAsk) -> Task:
