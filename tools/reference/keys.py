@@ -35,8 +35,14 @@ WISHES: Mapping[str, tuple[tuple[str, ...], str]] = {
     keys.EXCLUDE_CARD_MODELS: (LISTS, "no card whose model contains one of these"),
     keys.CARD_UUIDS: (LISTS, "only these cards"),
     keys.EXCLUDE_CARD_UUIDS: (LISTS, "none of these cards"),
-    keys.NODE_POLICY: (tuple(Policy), "fill nodes one after another, spread, or leave what later pods can use"),
-    keys.CARD_POLICY: (tuple(Policy), "fill cards one after another, spread, or leave what later pods can use"),
+    keys.NODE_POLICY: (
+        tuple(Policy),
+        "fill nodes one after another, spread, or leave what later pods can use",
+    ),
+    keys.CARD_POLICY: (
+        tuple(Policy),
+        "fill cards one after another, spread, or leave what later pods can use",
+    ),
     keys.LINK: (tuple(LinkWish), "for several cards: as many pairs joined by nvlink as possible, or all"),
     keys.NUMA: (("same",), "all cards of the container on one NUMA node"),
     keys.ISOLATION: (("none", "an adapter's name"), "how shares are kept apart"),
