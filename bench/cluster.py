@@ -32,6 +32,11 @@ CARDS_A_NODE = 8
 CARD_MIB = 81_920
 FULL = 0.9
 NOW = 1_000.0
+SMALL_MIB = (2048, 4096, 8192, 16384, 24576)
+LARGE_MIB = (24576, 40960, 49152)
+MOST_SMALL = 10_000
+"""Larger clusters are filled with larger shares."""
+ZONES = 50
 SERVED = dict.fromkeys((*(name for one in dialects.ALL for name in one.resources), keys.SLOT), 10**9)
 
 SHAPES: Sequence[dict[str, object]] = (
@@ -69,7 +74,8 @@ class Cluster:
 
     def __init__(self, nodes: int, *, fill: bool = True, seed: int = 7) -> None:
         self.draw = random.Random(seed)
-        self.engine = Engine(Rules())
+        self.engine = Engine(Rules(workload=tuple((ask_for(limits), 1.0) for limits in SHAPES)))
+        self._sizes_mib = SMALL_MIB if nodes <= MOST_SMALL else LARGE_MIB
         self.used_mib = 0
         self.total_mib = nodes * CARDS_A_NODE * CARD_MIB
         self._live: list[tuple[NodeName, str, int]] = []
@@ -128,7 +134,10 @@ class Cluster:
             )
             for at in range(CARDS_A_NODE)
         )
-        facts = NodeFacts(name=name, cpu_milli=10**9, memory_mib=10**9, pods=10**6, allocatable=SERVED)
+        labels = {"zone": f"z{len(self.engine.state.fleet.nodes) % ZONES}"}
+        facts = NodeFacts(
+            name=name, labels=labels, cpu_milli=10**9, memory_mib=10**9, pods=10**6, allocatable=SERVED
+        )
         inventory = Inventory(
             node=name,
             boot_id="b",
@@ -152,10 +161,10 @@ class Cluster:
                 if self.draw.random() < 0.125:
                     self._book(node.name, _one(card.card, CARD_MIB, 100, exclusive=True))
                 while not card.exclusive and card.shares < 16 and self.draw.random() < 0.97:
-                    mib = self.draw.choice((2048, 4096, 8192, 16384, 24576))
+                    mib = self.draw.choice(self._sizes_mib)
                     if mib <= card.free_mib and card.free_core >= 10:
                         self._book(node.name, _one(card.card, mib, self.draw.choice((0, 5, 10))))
-                    elif card.free_mib < 8192:
+                    elif card.free_mib < max(8192, min(self._sizes_mib)):
                         break
         self.churn()
 

@@ -9,6 +9,7 @@ from sublet_scheduler.core.candidates import Candidates
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.matching import place_objection
 from sublet_scheduler.core.ranking import Levels, Ranking, Ranks
+from sublet_scheduler.core.refusals import Refusals
 
 from sublet.contract import keys
 from sublet.model.claim import Policy
@@ -106,6 +107,14 @@ class Fleets(RuleBasedStateMachine):
             shape, _ = placer.shape(ask)
             kept = [node.name for node in placer.candidates.best_first(shape)]
             assert kept == [node.name for node in afresh.best_first(shape)]
+
+    @invariant()
+    def kept_refusals_are_what_a_fresh_look_says(self) -> None:
+        placer, fleet = self.nodes.placer, self.nodes.fleet
+        for ask in (ASKS[at] for at in sorted(self.asked)):
+            shape, _ = placer.shape(ask)
+            kept = placer.refusals.counts(ask, shape, now=0.0, avoid={}, kept=set())
+            assert kept == Refusals(fleet, 15.0).counts(ask, shape, now=0.0, avoid={}, kept=set())
 
     @invariant()
     def masks_bar_what_cannot_be_used(self) -> None:

@@ -134,8 +134,7 @@ class Fleet:
         self.kinds: dict[Kind, int] = {}
         """How many cards of each kind there are."""
         self._one_kind: dict[Kind, Kind] = {}
-        self.layout = 0
-        """Counts the changes of `order`."""
+        self._layout = 0
         self._order: tuple[NodeName, ...] | None = ()
         self._places: dict[NodeName, int] = {}
 
@@ -153,8 +152,13 @@ class Fleet:
         if self._order is None:
             self._order = tuple(sorted(self.nodes))
             self._places = {name: at for at, name in enumerate(self._order)}
-            self.layout += 1
+            self._layout += 1
         return self._order
+
+    @property
+    def layout(self) -> int:
+        """Counts the changes of `order`."""
+        return self._layout if self.order else 0
 
     @property
     def places(self) -> Mapping[NodeName, int]:

@@ -30,6 +30,8 @@ class _Known:
     layout: int
     described: int
     larger: str
+    silent: set[NodeName]
+    """Nodes whose word is not kept: all at first."""
     seen: int = -1
     said: dict[NodeName, Counts] = field(default_factory=dict)
     total: Counter[Reason] = field(default_factory=Counter)
@@ -42,6 +44,9 @@ class _Known:
         if counts is not None:
             self.said[name] = counts
             self.total.update(counts)
+            self.silent.discard(name)
+        else:
+            self.silent.add(name)
 
 
 class Refusals:
@@ -55,11 +60,15 @@ class Refusals:
     ) -> tuple[Counter[Reason], str]:
         """How often each reason is said, and the sentence of a pod that is larger than any node."""
         known = self._get(ask, shape)
-        apart = {name for name, node in self._fleet.nodes.items() if self._is_out(node, now)}
+        fleet, oldest = self._fleet, now - self._fresh_s
+        apart = {
+            name
+            for name, node in fleet.nodes.items()
+            if node.beat_s is None or node.beat_s < oldest or node.dra or node.foreign
+        }
         apart |= avoid.keys() | kept
-        fleet = self._fleet
-        stale = [name for name in fleet.changed.since(known.seen) if name in fleet.nodes]
-        for name in {*stale, *(fleet.nodes.keys() - known.said.keys())}:
+        stale = {name for name in fleet.changed.since(known.seen) if name in fleet.nodes}
+        for name in stale | known.silent:
             said = None if name in apart else self._says(fleet.nodes[name], ask, shape.asked, now)
             known.put(name, said)
         known.seen = fleet.changed.now
@@ -84,16 +93,13 @@ class Refusals:
         if known is None or known.layout != fleet.layout or known.described != fleet.described.now:
             larger = larger_than_any(ask, shape.asked, fleet.nodes.values())
             if known is None or known.layout != fleet.layout:
-                known = _Known(fleet.layout, fleet.described.now, larger)
+                known = _Known(fleet.layout, fleet.described.now, larger, set(fleet.nodes))
             known.described, known.larger = fleet.described.now, larger
             self._known[key] = known
             if len(self._known) > MOST_KEPT:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return known
-
-    def _is_out(self, node: NodeState, now: float) -> bool:
-        return node.beat_s is None or now - node.beat_s > self._fresh_s or node.dra or node.foreign
 
     def _says(
         self, node: NodeState, ask: PodAsk, asked: Asked, now: float, avoided: Reason | None = None
