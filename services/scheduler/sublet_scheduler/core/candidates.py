@@ -23,8 +23,9 @@ MOST_SCORES = 4_000_000
 MOST_SHAPES = 512
 LEAST_SHAPES = 64
 SWEEP = 128
-"""So many nodes are scored again by a decision after the policy learned more; all, where a shape missed
-that twice."""
+"""So many nodes are scored again by a decision after the policy learned more."""
+LONG_SWEEP = 1_500
+"""The same where the shape missed that twice."""
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class Candidates:
             index.version, index.swept = self._fragmentation.version, 0
         size = len(index.order)
         if index.swept < size:
-            until = size if behind > 1 else min(size, index.swept + SWEEP)
+            until = min(size, index.swept + (LONG_SWEEP if behind > 1 else SWEEP))
             for at in range(index.swept, until):
                 put(at, score(nodes[index.order[at]]))
             index.swept = until
