@@ -33,11 +33,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "reasons.md": reasons.render,
     "settings.md": settings.render,
 }
+# Written by bench/ from what it measured, which no second run repeats to the digit.
+MEASURED = frozenset({"quality.md"})
 
 
 def stale() -> list[str]:
     """Names of pages that differ from the code, or that nothing makes."""
-    there = {path.name for path in FOLDER.glob("*.md")}
+    there = {path.name for path in FOLDER.glob("*.md")} - MEASURED
     differing = {
         name for name, render in PAGES.items() if name not in there or (FOLDER / name).read_text() != render()
     }
