@@ -28,6 +28,7 @@ from sublet_scheduler.core.gangs import Gangs
 from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.records import PENDING
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.reviews import Reviews
 from sublet_scheduler.core.state import Rules, State
@@ -52,9 +53,8 @@ class Engine:
 
     @property
     def rebuilt(self) -> bool:
-        """Pods and ledger agree, and every entry that had to be written carries this term."""
-        ledgers = self.state.ledgers
-        return self.state.merged and not (ledgers.dirty or ledgers.in_flight or ledgers.unread)
+        """Every entry says what pods and ledger said when this scheduler took over, under its term."""
+        return self.state.merged and not self.state.ledgers.owed
 
     def due(self, now: float) -> float | None:
         """When the next Tick is needed, monotonic seconds; None while nothing can happen by itself."""
@@ -64,6 +64,8 @@ class Engine:
             times.append(max(now, self.state.next_pass()))
         times += [*self.state.avoid.values(), *self.state.unevictable.values()]
         times += [*self.gangs.timers(), *self.waiting.timer()]
+        if self.state.merged and self.state.ledgers.more_to_check:
+            times.append(now)
         for record in self.state.watched():
             times += [*self.releases.timer(record, now), *self.stuck.timer(record)]
         return min(times, default=None)
@@ -197,6 +199,8 @@ class Engine:
             if verdict and not verdict.schedulable:
                 self._close(inventory.node, card.id, now)
         self.state.regrant(inventory.node)
+        if self.state.merged:
+            self.state.ledgers.check(inventory.node)
         self._helped(inventory.node)
 
     def _heartbeat(self, event: ev.HeartbeatSeen, now: float) -> None:
@@ -280,10 +284,17 @@ class Engine:
             self._adopt_closed(entry, now)
         if state.ledger_complete:
             self.endings.trust_absence(now)
-        state.ledgers.dirty.update(state.ledgers.seen, state.fleet.nodes)
+        state.ledgers.take_over(*self._to_take_over())
         for entry in list(state.ledgers.seen.values()):
             self.releases.stored(entry, now)
         state.dirty = True
+
+    def _to_take_over(self) -> tuple[set[NodeName], set[NodeName]]:
+        """The nodes that need an entry of ours, and those of them where a pod waits for it."""
+        state = self.state
+        used = (one for one in state.fleet.nodes.values() if one.inventory or one.bookings or one.closed)
+        pending = (one for one in state.records.values() if one.stage in PENDING)
+        return {*state.ledgers.seen, *(one.name for one in used)}, {one.node for one in pending if one.node}
 
     def _adopt_closed(self, entry: NodeLedger, now: float) -> None:
         """A card stays closed until a verdict opens it, also across a restart."""
@@ -303,6 +314,7 @@ class Engine:
             write = self.state.ledgers.next_write(self.state.wanted_entry(node))
             if write:
                 self.state.effects.append(WriteLedger(write))
+        self.state.effects += map(WriteLedger, self.state.ledgers.fence(self.state.wanted_entry))
 
     def _flush_totals(self, now: float) -> None:
         state = self.state

@@ -24,6 +24,8 @@ class Stage(StrEnum):
     ENDING = "ending"  # its object is gone or terminal; counts until nothing of it is left on the node
 
 
+PENDING = (Stage.COMMITTING, Stage.RELEASING, Stage.FENCING)
+"""Booked, and not released yet."""
 HOLDING = (Stage.COMMITTING, Stage.RELEASING, Stage.FENCING, Stage.RELEASED, Stage.ENDING)
 
 

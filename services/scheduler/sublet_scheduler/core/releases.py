@@ -11,11 +11,10 @@ from sublet.model.placement import LedgerGrant, NodeLedger, Placement
 from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
-from sublet_scheduler.core.records import PodRecord, Stage, placement_of
+from sublet_scheduler.core.records import PENDING, PodRecord, Stage, placement_of
 from sublet_scheduler.core.state import State
 from sublet_scheduler.core.telling import announce
 
-_NOT_RELEASED = (Stage.COMMITTING, Stage.RELEASING, Stage.FENCING)
 _MOVED = "its card was closed before it started; a new place is sought"
 
 
@@ -33,7 +32,7 @@ class Releases:
         the node and did not release yet is decided anew; no release of ours precedes an entry of ours."""
         granted = {grant.uid for grant in entry.grants}
         for record in self._state.on_node(entry.node):
-            if record.stage in _NOT_RELEASED and record.uid not in granted:
+            if record.stage in PENDING and record.uid not in granted:
                 self._state.drop(record, now)
                 self._state.dropped.get(entry.node, set()).discard(record.uid)
         for id_, reservation in list(self._state.reservations.items()):
