@@ -19,6 +19,7 @@ from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
 from sublet.contract.queue import Order, order
 from sublet.contract.reading import read_pod
+from sublet.contract.waiting import nearest_in
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest
 from sublet.model.ids import PodRef
@@ -113,6 +114,7 @@ def explanation(
         "queue": _queue(pod, claimed, options),
         "reasons": {str(reason): count for reason, count in reasons.items()},
         "message": waiting,
+        "nearest": nearest_in(waiting),
         "waysOut": {str(reason): EXPLANATIONS[reason].way_out for reason in reasons},
     }
 
@@ -187,6 +189,8 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         told.append(f"  in the queue: {place['position']} of {place['waiting']} that wait")
     if document["message"]:
         told.append(f"  waits: {document['message']}")
+    if document["nearest"]:
+        told.append(f"  nearest miss, when that was written: {document['nearest']}")
     for reason, count in document["reasons"].items():
         why = EXPLANATIONS[Reason(reason)]
         told.append(f"    {count} x {reason}: {why.text}; way out: {why.way_out}")

@@ -4,6 +4,7 @@ There is no agent, no kubelet and no time: every node counts as prepared, and no
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 
 from sublet_scheduler.core.facts import NodeFacts, Taint
@@ -36,7 +37,10 @@ class OfflineFleet:
         """Decide on one pod, and hold for good what it gets."""
         self._decisions += 1
         id_ = DecisionId(str(self._decisions))
-        outcome = self._state.placer.place(ask, now=NOW)
+        placer = self._state.placer
+        outcome = placer.place(ask, now=NOW)
+        if isinstance(outcome, NoRoom):
+            outcome = replace(outcome, message=placer.told(outcome, ask, now=NOW))
         self._state.reserve(id_, ask, outcome, NOW)
         return id_, outcome
 

@@ -6,6 +6,7 @@ from sublet.cli.explain import explanation, lines, reasons_in
 from sublet.contract import decision, keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.patching import admission_patch
+from sublet.contract.waiting import with_nearest
 from sublet.demo.apiserver.patching import with_operations
 from sublet.model.ids import CardId, DecisionId, NodeName
 from sublet.model.placement import CardGrant, Placement
@@ -40,6 +41,15 @@ def test_a_held_pod_says_which_reasons_how_often_and_the_way_out() -> None:
     assert told["reasons"] == {"InsufficientMemory": 3, "Taint": 1}
     assert told["waysOut"]["Taint"] == EXPLANATIONS[Reason.TAINT].way_out
     assert told["claims"]["main"]["memoryMiB"] == 4096
+
+
+def test_a_held_pod_says_what_came_nearest() -> None:
+    note = "no room now (3 InsufficientMemory): mostly ..."
+    told = explanation(waiting_pod(with_nearest(note, "n7 card 2: 512 MiB short")), managed=False)
+    assert told["nearest"] == "n7 card 2: 512 MiB short"
+    assert told["reasons"] == {"InsufficientMemory": 3}
+    assert "  nearest miss, when that was written: n7 card 2: 512 MiB short" in lines(told)
+    assert explanation(waiting_pod(note), managed=False)["nearest"] == ""
 
 
 def test_a_held_pod_says_its_place_in_the_queue() -> None:

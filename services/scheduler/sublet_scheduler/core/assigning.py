@@ -194,7 +194,7 @@ class _Search:
             if alike in seen and all(one.cards == 1 for one in rest):
                 continue
             seen.add(alike)
-            found = self.fill(_booked(cards, chosen, load), rest)
+            found = self.fill(taken(cards, chosen, load), rest)
             if found is not None:
                 return [chosen, *found]
             self.tries += 1
@@ -249,10 +249,10 @@ def _emptiest_first(state: CardState, _: Load) -> tuple[int, int, int, str]:
     return (-state.free_mib, -state.free_core, state.card.index, state.card.id)
 
 
-def _booked(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:
+def taken(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:
     """`cards` with `load` on the chosen ones."""
-    taken = {state.card.id for state in chosen}
-    return [_taken(state, load) if state.card.id in taken else state for state in cards]
+    ids = {state.card.id for state in chosen}
+    return [_with(state, load) if state.card.id in ids else state for state in cards]
 
 
 def _alike(state: CardState) -> object:
@@ -261,7 +261,7 @@ def _alike(state: CardState) -> object:
     return (card.vendor, card.model, card.memory_mib, state.free_mib, state.free_core, state.shares)
 
 
-def _taken(state: CardState, load: Load) -> CardState:
+def _with(state: CardState, load: Load) -> CardState:
     return replace(
         state,
         shares=state.shares + len(load.needs),

@@ -86,6 +86,13 @@ def beside(node: NodeState, plan: Plan) -> NodeState:
     )
 
 
+def seen_past(node: NodeState, kept: Mapping[NodeName, Sequence[Plan]]) -> NodeState:
+    """The node as a pod may use it that comes after those for whom something is kept there."""
+    for plan in kept.get(node.name, ()):
+        node = beside(node, plan)
+    return node
+
+
 def apart(node: NodeState, mine: ServiceClass) -> NodeState:
     """`node` as if the cards that carry pods of the other service class took no more."""
     taken = {

@@ -26,9 +26,9 @@ from sublet_scheduler.core.clearing import (
     plan_on,
     ranking,
     seats,
+    seen_past,
 )
 from sublet_scheduler.core.fleet import NodeState
-from sublet_scheduler.core.placing import seen_past
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.shapes import Shape
 from sublet_scheduler.core.state import State

@@ -5,17 +5,19 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
+from sublet.contract.waiting import with_nearest
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import grants_of
 from sublet_scheduler.core.candidates import Candidates
-from sublet_scheduler.core.clearing import Plan, apart, beside, counted
+from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.limits import Amount, Limits
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
+from sublet_scheduler.core.misses import Misses
 from sublet_scheduler.core.refusals import Refusals
 from sublet_scheduler.core.scoring.fragmentation import Fragmentation
 from sublet_scheduler.core.scoring.workload import Workload
@@ -28,6 +30,23 @@ NOTHING_AVOIDED: Avoid = {}
 Kept = Mapping[NodeName, Sequence[Plan]]
 """What is kept on nodes for the pods that are ahead in the queue."""
 NOTHING_KEPT: Kept = {}
+MISSED = frozenset(
+    {
+        Reason.INSUFFICIENT_CPU,
+        Reason.INSUFFICIENT_HOST_MEMORY,
+        Reason.TOO_MANY_PODS,
+        Reason.IN_USE,
+        Reason.EXCLUSIVE,
+        Reason.INSUFFICIENT_MEMORY,
+        Reason.INSUFFICIENT_CORES,
+        Reason.TOO_MANY_SHARES,
+        Reason.TOO_FEW_CARDS,
+        Reason.NOT_LINKED,
+        Reason.SAME_CARD_FULL,
+        Reason.KEPT,
+    }
+)
+"""Reasons that end when pods leave a node: less of them would have done."""
 NODES_OF_A_CLASS = 64
 """On so many nodes at most cards are sought that are free of the other service class."""
 
@@ -42,6 +61,7 @@ class Placer:
     candidates: Candidates
     eligible: Eligible
     refusals: Refusals
+    misses: Misses
     fragmentation: Fragmentation
     limits: Limits = field(default_factory=Limits)
     tries: int = 0
@@ -60,14 +80,15 @@ class Placer:
         limits: Limits | None = None,
     ) -> "Placer":
         """A placer that knows nothing of `fleet` yet, and expects `workload`."""
-        fragmentation = Fragmentation(fleet, workload)
+        fragmentation, eligible = Fragmentation(fleet, workload), Eligible(fleet)
         return cls(
             fleet,
             defaults,
             fresh_s,
             Candidates(fleet, fragmentation),
-            Eligible(fleet),
+            eligible,
             Refusals(fleet, fresh_s),
+            Misses(fleet, eligible, fresh_s),
             fragmentation,
             limits or Limits(),
         )
@@ -96,6 +117,22 @@ class Placer:
         if over:
             return _over_limit(over)
         return self._no_room(ask, shape, now=now, avoid=avoid, kept=kept)
+
+    def told(
+        self,
+        no_room: NoRoom,
+        ask: PodAsk,
+        *,
+        now: float,
+        avoid: Avoid = NOTHING_AVOIDED,
+        kept: Kept = NOTHING_KEPT,
+    ) -> str:
+        """What the pod is told of `no_room`: why, and what came nearest where less would have done."""
+        if not no_room.reasons.keys() & MISSED or Reason.LARGER_THAN_ANY_NODE in no_room.reasons:
+            return no_room.message
+        shape, named = self.shape(ask)
+        nearest = self.misses.nearest(ask, shape, named, now=now, avoid=avoid, kept=kept)
+        return with_nearest(no_room.message, nearest)
 
     def shape(self, ask: PodAsk) -> tuple[Shape, NodeName | None]:
         """What is asked of any node's cards, and the only node that may be it, where there is one."""
@@ -130,13 +167,6 @@ class Placer:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1
         ordered = {reason: reasons[reason] for reason in Reason if reason in reasons}
         return NoRoom(reasons=ordered, message=_sentence(ordered, larger))
-
-
-def seen_past(node: NodeState, kept: Kept) -> NodeState:
-    """The node as a pod may use it that comes after those for whom something is kept there."""
-    for plan in kept.get(node.name, ()):
-        node = beside(node, plan)
-    return node
 
 
 def _over_limit(over: str) -> NoRoom:

@@ -4,6 +4,7 @@ A pod has no UID here and often no name; the decision id names the promise until
 was promised to a pod that never appears expires.
 """
 
+from dataclasses import replace
 from itertools import takewhile
 
 from sublet.model.claim import PodAsk
@@ -55,12 +56,12 @@ class Reviews:
         elif state.dirty and not ask.node_name and self._waiting.anybody_ahead(ask):
             outcome = _only(Reason.QUEUED)
         else:
-            outcome = state.placer.place(
-                ask,
-                now=now,
-                avoid=state.avoided(ask.pod, id_, ask.owner, now),
-                kept=self._holds.ahead_of(newest(ask)),
-            )
+            avoid = state.avoided(ask.pod, id_, ask.owner, now)
+            kept = self._holds.ahead_of(newest(ask))
+            outcome = state.placer.place(ask, now=now, avoid=avoid, kept=kept)
+            if isinstance(outcome, NoRoom):
+                words = state.placer.told(outcome, ask, now=now, avoid=avoid, kept=kept)
+                outcome = replace(outcome, message=words)
         if isinstance(outcome, NoRoom) and ask.node_name:
             return Refusal(
                 code=RefusalCode.NODE_CANNOT_TAKE_IT,

@@ -1,6 +1,7 @@
 """Places for all members of a gang at once, close to each other: one node, else one zone, else anywhere."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sublet.model.ids import NodeName, PodUid
 from sublet.model.placement import NoRoom, Placement
@@ -63,7 +64,8 @@ class Together:
             for record in members:
                 outcome = self._one(record, used, nodes, kept, now)
                 if isinstance(outcome, NoRoom):
-                    return outcome
+                    text = f"{len(found)} of {len(members)} find a place, the next finds {outcome.message}"
+                    return replace(outcome, message=text)
                 self._state.try_on(record, outcome)
                 found[record.uid] = outcome
                 if outcome.node not in used:

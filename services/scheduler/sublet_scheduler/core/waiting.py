@@ -15,6 +15,7 @@ from sublet_scheduler.core.effects import EvictPods
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.gangs import GangId, Gangs, Gathering
 from sublet_scheduler.core.holds import Holds
+from sublet_scheduler.core.placing import MISSED
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import NOBODY, State
@@ -23,23 +24,9 @@ from sublet_scheduler.core.together import Together
 
 NO_REASONS: Mapping[Reason, int] = {}
 HOPELESS = frozenset({Reason.LARGER_THAN_ANY_NODE, Reason.FOREIGN_GATE, Reason.NAMESPACE_LIMIT})
-OCCUPIED = frozenset(
-    {
-        Reason.INSUFFICIENT_CPU,
-        Reason.INSUFFICIENT_HOST_MEMORY,
-        Reason.TOO_MANY_PODS,
-        Reason.IN_USE,
-        Reason.EXCLUSIVE,
-        Reason.INSUFFICIENT_MEMORY,
-        Reason.INSUFFICIENT_CORES,
-        Reason.TOO_MANY_SHARES,
-        Reason.TOO_FEW_CARDS,
-        Reason.NOT_LINKED,
-        Reason.SAME_CARD_FULL,
-        Reason.KEPT,
-    }
-)
-"""Reasons that end when pods leave a node."""
+
+TOLD_OTHERWISE = frozenset({Reason.PREEMPTING, Reason.GANG_NO_ROOM, Reason.GANG_INCOMPLETE})
+"""Reasons of pods for which it says nothing what one node lacks for one pod."""
 
 
 class Waiting:
@@ -197,9 +184,21 @@ class Waiting:
         if stale or (reasons != record.told and (now >= again_s or record.told <= PASSING)):
             record.told, record.told_s = reasons, now
             self._untold.pop(record.uid, None)
-            self._releases.send_waiting(record, why.message)
+            self._releases.send_waiting(record, self._words(record, why, now))
         elif reasons != record.told:
             self._untold[record.uid] = again_s
+
+    def _words(self, record: PodRecord, why: NoRoom, now: float) -> str:
+        ask = record.ask
+        if ask is None or why.reasons.keys() & TOLD_OTHERWISE:
+            return why.message
+        return self._state.placer.told(
+            why,
+            ask,
+            now=now,
+            avoid=self._state.avoided(record.ref, record.uid, ask.owner, now),
+            kept=self._holds.ahead_of(record.order),
+        )
 
     def tick(self, now: float) -> None:
         """Tell what was held back because the pod had been told something else a moment before."""
@@ -226,7 +225,7 @@ def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS
 
 
 def _helps_that_others_leave(why: NoRoom) -> bool:
-    return bool(why.reasons.keys() & OCCUPIED) and not why.reasons.keys() & HOPELESS
+    return bool(why.reasons.keys() & MISSED) and not why.reasons.keys() & HOPELESS
 
 
 def newest(ask: PodAsk) -> Order:
