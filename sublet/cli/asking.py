@@ -6,12 +6,13 @@ from typing import Any
 
 from sublet.contract import dialects
 from sublet.contract.dialects.interface import Options
+from sublet.contract.dialects.memoryunits import UNITS_MIB, MemoryUnits, Pool
 from sublet.contract.podspec import Json, containers
 from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
 from sublet.model.claim import Claim, PodAsk
+from sublet.model.errors import BadRequest
 from sublet.model.reasons import Refusal
 
-UNITS_MIB = {"GiB": 1024, "MiB": 1}
 SCHEMA = 1
 
 
@@ -39,6 +40,13 @@ def add_unit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu-mem-unit", choices=tuple(UNITS_MIB), default="GiB", help="unit of aliyun.com/gpu-mem"
     )
+    parser.add_argument(
+        "--gpu-mem-pools",
+        type=_pools,
+        default=(),
+        metavar="LABEL=VALUE:UNIT,...",
+        help="nodes with another unit of it, by a label, as in SUBLET_GPU_MEM_POOLS",
+    )
 
 
 def _dialects(text: str) -> tuple[str, ...]:
@@ -49,8 +57,22 @@ def _dialects(text: str) -> tuple[str, ...]:
     return names
 
 
+def _pools(text: str) -> tuple[Pool, ...]:
+    entries = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return MemoryUnits.read("GiB", entries).pools
+    except BadRequest as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def options_of(arguments: argparse.Namespace) -> Options:
-    return Options(enabled=arguments.dialects, gpu_mem_unit_mib=UNITS_MIB[arguments.gpu_mem_unit])
+    return Options(enabled=arguments.dialects, **units_of(arguments))
+
+
+def units_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options about the unit of aliyun.com/gpu-mem."""
+    pools: tuple[Pool, ...] = arguments.gpu_mem_pools
+    return {"gpu_mem_unit_mib": UNITS_MIB[arguments.gpu_mem_unit], "gpu_mem_pools": pools}
 
 
 def pod_name(pod: Json) -> str:

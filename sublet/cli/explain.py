@@ -42,9 +42,8 @@ def register(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     pod, managed, claimed = asyncio.run(_read(arguments))
-    document = explanation(
-        pod, managed=managed, unit_mib=asking.UNITS_MIB[arguments.gpu_mem_unit], claimed=claimed
-    )
+    options = Options(enabled=tuple(dialects.BY_NAME), stored=True, **asking.units_of(arguments))
+    document = explanation(pod, managed=managed, options=options, claimed=claimed)
     if arguments.output == "json":
         print_json(document)
     else:
@@ -71,12 +70,14 @@ async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Jso
     return pod, labels.get(keys.MANAGE_LABEL) == "true", claimed
 
 
+STORED = Options(enabled=tuple(dialects.BY_NAME), stored=True)
+
+
 def explanation(
-    pod: Json, *, managed: bool, unit_mib: int = 1024, claimed: Sequence[Json] = ()
+    pod: Json, *, managed: bool, options: Options = STORED, claimed: Sequence[Json] = ()
 ) -> dict[str, Any]:
     """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did.
-    `unit_mib` is the cluster's unit of aliyun.com/gpu-mem; `claimed` are all pods that carry our label."""
-    options = Options(enabled=tuple(dialects.BY_NAME), gpu_mem_unit_mib=unit_mib, stored=True)
+    `options` are what the cluster sets; `claimed` are all pods that carry our label."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     is_claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
     ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or is_claimed)

@@ -1,7 +1,9 @@
 """`kubectl inspect gpushare [-d] [node]`: gpushare's own tables, byte for byte, of what Sublet placed.
 
 It reads what gpushare's tool reads: totals of nodes, and limits and annotations of pods. Therefore the
-unit is guessed here as there (more than 100 a card are MiB), and the cards of a node count as equal.
+cards of a node count as equal. The unit is what the node says of its total; only where it says nothing,
+because the total is another's, it is guessed as by the original: more than 100 a card are MiB. Nodes of
+different units are shown in a table each, since their amounts do not add up.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,8 @@ class SharingNode:
     total: int
     count: int
     devices: Mapping[int, Device]
+    unit: str = ""
+    """Of the total; empty where the node does not say."""
 
     @property
     def used(self) -> int:
@@ -81,6 +85,7 @@ def _node(node: podspec.Json, pods: Sequence[podspec.Json]) -> SharingNode:
         total=total,
         count=count,
         devices=dict(sorted(devices.items())),
+        unit=(node["metadata"].get("annotations") or {}).get(keys.GPU_MEM_UNIT, ""),
     )
 
 
@@ -107,11 +112,27 @@ def held_by(pod: podspec.Json) -> dict[int, int]:
         return {PENDING: memory_of(pod)}
 
 
+def by_unit(nodes: Sequence[SharingNode]) -> list[Sequence[SharingNode]]:
+    """The nodes that are shown together. As with the original, one whose unit is guessed to be MiB makes
+    that the unit of all that say nothing."""
+    silent = [node for node in nodes if not node.unit]
+    large = any(node.count and node.total // node.count > MOST_GIB for node in silent)
+    units: dict[str, list[SharingNode]] = {}
+    for node in nodes:
+        unit = node.unit or ("MiB" if large else "GiB")
+        units.setdefault(unit, []).append(replace(node, unit=unit))
+    return [units[unit] for unit in sorted(units)]
+
+
 def summary(nodes: Sequence[SharingNode]) -> str:
+    return "\n".join(_summary(some) for some in by_unit(nodes) or [()])
+
+
+def _summary(nodes: Sequence[SharingNode]) -> str:
     most = max((node.count for node in nodes), default=0)
     pending = any(node.pending for node in nodes)
     heads = [f"GPU{at}(Allocated/Total)" for at in range(most)] + ["PENDING(Allocated)"] * pending
-    lines = ["\t".join(("NAME", "IPADDRESS", *heads, f"GPU Memory({_unit(nodes)})"))]
+    lines = ["\t".join(("NAME", "IPADDRESS", *heads, f"GPU Memory({nodes[0].unit if nodes else 'GiB'})"))]
     for node in nodes:
         cells = [
             f"{node.devices[at].used}/{node.devices[at].total}" if at in node.devices else "0/0"
@@ -126,6 +147,10 @@ def summary(nodes: Sequence[SharingNode]) -> str:
 
 
 def details(nodes: Sequence[SharingNode]) -> str:
+    return "\n".join(_details(some) for some in by_unit(nodes) or [()])
+
+
+def _details(nodes: Sequence[SharingNode]) -> str:
     lines: list[str] = []
     dashes = 0
     for node in nodes:
@@ -162,10 +187,6 @@ def _cluster(nodes: Sequence[SharingNode]) -> str:
 
 def _percent(used: int, total: int) -> int:
     return int(used / total * 100) if total else 0
-
-
-def _unit(nodes: Sequence[SharingNode]) -> str:
-    return "MiB" if any(node.count and node.total // node.count > MOST_GIB for node in nodes) else "GiB"
 
 
 def _units(value: object) -> int:

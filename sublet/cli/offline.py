@@ -3,7 +3,7 @@
 There is no agent, no kubelet and no time: every node counts as prepared, and nothing that was placed ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
@@ -55,10 +55,13 @@ class OfflineFleet:
     def cards(self, node: NodeName) -> dict[CardId, Card]:
         return self._state.cards(node)
 
+    def labels(self, node: NodeName) -> Mapping[str, str]:
+        return self._state.labels(node)
+
     def _add(self, node: InventoryNode) -> None:
         fleet = self._state.fleet
         state = fleet.node(node.name)
-        state.facts = _facts(node)
+        fleet.describe(node.name, _facts(node))
         state.beat_s = NOW
         fleet.set_inventory(node.name, _inventory(node))
         by_pod = sorted(node.grants, key=lambda grant: grant.pod)

@@ -73,7 +73,8 @@ def place_one(pod: Json, fleet: OfflineFleet, options: Options) -> dict[str, Any
 def _placed(
     name: str, ask: PodAsk, id_: DecisionId, placement: Placement, fleet: OfflineFleet, options: Options
 ) -> dict[str, Any]:
-    written = pod_results(ask, placement, fleet.cards(placement.node), options, at_ns=0)
+    node = placement.node
+    written = pod_results(ask, placement, fleet.cards(node), options, at_ns=0, labels=fleet.labels(node))
     decided = decision.write(id_, placement, uid=None, key=b"")
     return _document(
         name,

@@ -4,7 +4,7 @@ Each touched part of the pod is computed whole and replaced whole, so that patch
 already carries our part yields an empty patch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from sublet.contract import decision, dialects, keys, podspec, results
@@ -31,11 +31,13 @@ def admission_patch(
     waiting: str,
     options: Options,
     key: bytes,
+    node_labels: Container[tuple[str, str]] = (),
 ) -> list[Operation]:
     """What the webhook answers for a claiming pod: gate, slots, label, tolerations, env and annotations.
 
     `placement` with its `written` results is the proposal; without it the pod waits and `waiting`
-    says why. A pod with spec.nodeName gets no gate (the API refuses it).
+    says why. A pod with spec.nodeName gets no gate (the API refuses it). `node_labels` are labels that
+    some node has: variables that go with others would be of no use.
     """
     patch = _Patch(pod)
     spec = pod.get("spec") or {}
@@ -52,7 +54,7 @@ def admission_patch(
     for container in podspec.containers(pod):
         if container.name in claims:
             patch.put(f"{container.path}/resources", _with_slot(container.raw.get("resources") or {}))
-            env = _with_env(container.raw.get("env") or (), claims[container.name])
+            env = _with_env(container.raw.get("env") or (), claims[container.name], node_labels)
             patch.put(f"{container.path}/env", env)
     labels = {**_without_result_labels(pod), keys.CLAIMED_LABEL: "true"}
     patch.put("/metadata/labels", labels | dict(written.labels if written else {}))
@@ -148,10 +150,13 @@ def _with_slot(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {**resources, "limits": limits, "requests": requests}
 
 
-def _with_env(env: Iterable[Mapping[str, Any]], claim: Claim) -> list[Mapping[str, Any]]:
+def _with_env(
+    env: Iterable[Mapping[str, Any]], claim: Claim, node_labels: Container[tuple[str, str]]
+) -> list[Mapping[str, Any]]:
     """The container's variables with ours in place of any of the same name."""
     ours: dict[str, Mapping[str, Any]] = {}
-    for name, annotation in results.env_sources(claim).items():
+    sources = results.env_sources(claim) | results.label_sources(claim, node_labels)
+    for name, annotation in sources.items():
         # apiVersion as the API defaults it, so that a second round sees no difference
         field = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{annotation}']"}
         ours[name] = {"name": name, "valueFrom": {"fieldRef": field}}

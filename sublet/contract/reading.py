@@ -13,7 +13,7 @@ from sublet.contract.gangs import read_gang
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.contract.quantity import whole_number
 from sublet.contract.wishes import read_wishes
-from sublet.model.claim import Claim, ContainerKind, PodAsk
+from sublet.model.claim import Claim, ContainerKind, PodAsk, Requirement
 from sublet.model.ids import NodeName, PodRef
 from sublet.model.reasons import Refusal, RefusalCode
 
@@ -58,6 +58,7 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
     wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate, foreign)
     if isinstance(wishes, Refusal):
         return wishes
+    wishes = replace(wishes, affinity=_narrowed(wishes.affinity, _requirements(pod, claims, options)))
     gang = read_gang(pod)
     if isinstance(gang, Refusal):
         return gang
@@ -183,6 +184,21 @@ def _foreign_wishes(pod: Json, claims: Sequence[Claim]) -> dict[str, str] | Refu
     if len(classes) == 1:
         wishes[keys.SERVICE_CLASS] = classes.pop()
     return wishes
+
+
+def _requirements(pod: Json, claims: Sequence[Claim], options: Options) -> tuple[Requirement, ...]:
+    """What the dialects that the pod speaks need of its node."""
+    spoken = sorted({claim.dialect for claim in claims})
+    return tuple(one for name in spoken for one in dialects.BY_NAME[name].requirements(pod, options))
+
+
+def _narrowed(
+    terms: tuple[tuple[Requirement, ...], ...], needed: tuple[Requirement, ...]
+) -> tuple[tuple[Requirement, ...], ...]:
+    """`needed` in every alternative but the empty ones, which match nothing; or as the only one."""
+    if not needed:
+        return terms
+    return tuple((*term, *needed) if term else term for term in terms) or (needed,)
 
 
 def _with_heirs(claims: Sequence[Claim]) -> tuple[Claim, ...] | Refusal:

@@ -1,7 +1,8 @@
 """What a placed pod carries and its containers see: our keys and those of the claims' dialects."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Decided, Options, Placed
@@ -9,6 +10,8 @@ from sublet.model.card import Card, Vendor
 from sublet.model.claim import Claim, PodAsk
 from sublet.model.ids import CardId
 from sublet.model.placement import Placement
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +24,18 @@ class PodResults:
 
 
 def pod_results(
-    ask: PodAsk, placement: Placement, cards: Mapping[CardId, Card], options: Options, *, at_ns: int
+    ask: PodAsk,
+    placement: Placement,
+    cards: Mapping[CardId, Card],
+    options: Options,
+    *,
+    at_ns: int,
+    labels: Mapping[str, str] = _NONE,
 ) -> PodResults:
-    """Everything but the decision annotation itself. `cards` holds at least the granted cards;
-    `at_ns` is Unix time in nanoseconds."""
+    """Everything but the decision annotation itself. `cards` holds at least the granted cards, `labels`
+    are those of the node; `at_ns` is Unix time in nanoseconds."""
     annotations: dict[str, str] = {}
-    labels: dict[str, str] = {keys.CLAIMED_LABEL: "true"}
+    written: dict[str, str] = {keys.CLAIMED_LABEL: "true"}
     env: dict[str, dict[str, str]] = {}
     placed = _placed(ask, placement)
     for one in placed:
@@ -42,16 +51,17 @@ def pod_results(
                 placed=theirs,
                 node=placement.node,
                 cards=cards,
+                labels=labels,
                 containers=ask.containers,
-                options=options,
+                options=options.on(labels),
                 at_ns=at_ns,
             )
             results = dialect.results(decided)
             annotations |= results.annotations
-            labels |= results.labels
+            written |= results.labels
             for name, variables in results.env.items():
                 env[name] |= variables
-    return PodResults(annotations=annotations, labels=labels, env=env)
+    return PodResults(annotations=annotations, labels=written, env=env)
 
 
 def env_sources(claim: Claim) -> dict[str, str]:
@@ -63,6 +73,16 @@ def env_sources(claim: Claim) -> dict[str, str]:
         else {keys.ENV_NVIDIA_VISIBLE: keys.cards_annotation(claim.container)}
     )
     return own | dict(dialects.BY_NAME[claim.dialect].env_sources(claim))
+
+
+def label_sources(claim: Claim, labels: Container[tuple[str, str]]) -> dict[str, str]:
+    """As `env_sources`, of the variables that the container has on nodes with certain labels: those of
+    them that stand in `labels`, which are the labels that some node has."""
+    return {
+        one.name: keys.variable_annotation(one.name, claim.container)
+        for one in dialects.BY_NAME[claim.dialect].on_labels(claim)
+        if (one.label, one.label_value) in labels
+    }
 
 
 def env_constants(claim: Claim) -> dict[str, str]:

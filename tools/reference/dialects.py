@@ -201,6 +201,9 @@ def _section(dialect: Dialect, node: InventoryNode) -> Iterator[str]:
         ((str(one), *_refusal(one)) for one in REFUSED[name]),
     )
     yield table(("result", "name", "value"), _results(READ[name][0], node))
+    for one in dialect.label_variables:
+        on, told = f"{one.label}={one.label_value}", f"{one.name}={one.value}"
+        yield f"On nodes with the label {code(on)} the containers of shares find {code(told)} as well."
     yield table(("total of the node", "value"), ((code(key), str(n)) for key, n in _totals(dialect, node)))
 
 

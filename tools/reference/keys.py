@@ -75,6 +75,10 @@ ELSEWHERE = {
     keys.LIMIT_MEMORY: (LIMIT, "MiB of card memory, over all cards of all claims"),
     keys.LIMIT_CORE: (LIMIT, "percent of card compute, over all cards of all claims"),
     keys.CARDS_LABEL: ("label of a Node, by the scheduler", "number of cards"),
+    keys.GPU_MEM_UNIT: (
+        "annotation of a Node, by the scheduler",
+        f"the unit of its total `{keys.ALIYUN_GPU_MEM}`: GiB or MiB",
+    ),
     keys.HEALTH_ANNOTATION: (
         "annotation of a Node, by healthd",
         "its cards that are not healthy, with reasons and holds, and the number of the last verdict of those that are well again",

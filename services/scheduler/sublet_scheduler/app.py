@@ -141,7 +141,14 @@ async def _run(
         conflicted=metrics.conflicted,
     )
     cluster = ClusterEffects(
-        pods=PodPatches(kube=kube, reader=reader, cards_of=cards.of, options=options, unix_ms=unix_ms),
+        pods=PodPatches(
+            kube=kube,
+            reader=reader,
+            cards_of=cards.of,
+            labels_of=engine.state.labels,
+            options=options,
+            unix_ms=unix_ms,
+        ),
         nodes=NodeWrites(kube),
         pins=StuckPins(kube),
         evictions=Evictions(kube),
@@ -154,6 +161,8 @@ async def _run(
         ask=driver.ask,
         managed=namespaces.managed,
         cards_of=cards.of,
+        labels_of=engine.state.labels,
+        node_labels=lambda: engine.state.fleet.labels,
         options=options,
         key=key,
         budget_s=settings.decision_budget_s,

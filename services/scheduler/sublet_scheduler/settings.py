@@ -5,12 +5,13 @@ from enum import StrEnum
 
 from sublet.contract import dialects
 from sublet.contract.dialects.interface import IN_A_CLUSTER, Options
+from sublet.contract.dialects.memoryunits import MemoryUnits
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 
 
 class MemoryUnit(StrEnum):
-    """The unit of ``aliyun.com/gpu-mem``, which the cluster's users agree on; never guessed."""
+    """A unit of ``aliyun.com/gpu-mem``, which the cluster's users agree on; never guessed."""
 
     GIB = "GiB"
     MIB = "MiB"
@@ -56,6 +57,9 @@ class Settings:
     dialects: tuple[str, ...] = IN_A_CLUSTER
     """Whose spellings of a claim are read: all but HAMi's, whose names overlap with NVIDIA's."""
     gpu_mem_unit: MemoryUnit = MemoryUnit.GIB
+    gpu_mem_pools: tuple[str, ...] = ()
+    """Nodes with another unit of ``aliyun.com/gpu-mem``, by a label: ``pool=large:MiB``; the rest has that of
+    SUBLET_GPU_MEM_UNIT."""
     volcano_memory_factor: int = 1
     """How many MiB one of ``volcano.sh/gpu-memory`` is: Volcano's setting of the same name."""
     keep_scheduler_name: bool = False
@@ -81,14 +85,23 @@ class Settings:
                 f"SUBLET_VOLCANO_MEMORY_FACTOR={self.volcano_memory_factor} is not at least 1",
                 hint="Set what Volcano's device plugin had: 1 for MiB",
             )
+        try:
+            self._memory_units()
+        except BadRequest as error:
+            raise BadRequest(f"SUBLET_GPU_MEM_POOLS: {error.args[0]}", hint=error.hint) from None
+
+    def _memory_units(self) -> MemoryUnits:
+        return MemoryUnits.read(self.gpu_mem_unit.value, self.gpu_mem_pools)
 
     @property
     def options(self) -> Options:
         """What the cluster sets about its dialects."""
+        units = self._memory_units()
         return Options(
             enabled=self.dialects,
             stored=True,
-            gpu_mem_unit_mib=1024 if self.gpu_mem_unit is MemoryUnit.GIB else 1,
+            gpu_mem_unit_mib=units.default_mib,
+            gpu_mem_pools=units.pools,
             volcano_unit_mib=self.volcano_memory_factor,
             keep_scheduler_name=self.keep_scheduler_name,
             tolerate=self.tolerate_taints,

@@ -1,13 +1,13 @@
 """Aliyun gpushare: ``aliyun.com/gpu-mem`` in GiB or MiB on one card, ``aliyun.com/gpu-count`` whole cards.
 
 All ``gpu-mem`` containers of a pod go on one card, as with the original; its annotations and
-variables are written in the unit of the cluster's setting.
+variables are written in the unit that the pod was read in, which is that of its node.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 
-from sublet.contract import keys
+from sublet.contract import keys, podspec
 from sublet.contract.dialects.amounts import (
     CARDS,
     MOST_MEMORY,
@@ -18,10 +18,11 @@ from sublet.contract.dialects.amounts import (
     whole,
     whole_cards,
 )
-from sublet.contract.dialects.interface import Decided, Dialect, Options, Placed
+from sublet.contract.dialects.interface import Decided, Dialect, LabelVariable, Options, Placed
+from sublet.contract.dialects.memoryunits import unit_name
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.model.card import Card, Vendor
-from sublet.model.claim import Claim
+from sublet.model.claim import Claim, Requirement
 from sublet.model.reasons import Refusal
 
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -36,8 +37,9 @@ _SHARE_VARIABLES = (INDEX, POD_MEMORY, CARD_MEMORY)
 
 
 class Gpushare(Dialect):
-    def claim(self, container: ContainerSpec, pod: Json, options: Options) -> Claim | Refusal:  # noqa: ARG002
-        unit = Unit("GiB" if options.gpu_mem_unit_mib == 1024 else "MiB", MOST_MEMORY)
+    def claim(self, container: ContainerSpec, pod: Json, options: Options) -> Claim | Refusal:
+        unit_mib = options.memory_units.of_pod(pod)
+        unit = Unit(unit_name(unit_mib), MOST_MEMORY)
         both = {keys.ALIYUN_GPU_MEM: unit, keys.ALIYUN_GPU_COUNT: CARDS}
         if both.keys() <= container.limits.keys():
             return conflict(
@@ -53,14 +55,18 @@ class Gpushare(Dialect):
             container=container.name,
             kind=container.kind,
             dialect=self.name,
-            memory_mib=amount * options.gpu_mem_unit_mib,
+            memory_mib=amount * unit_mib,
             vendor=Vendor.NVIDIA,
             one_card_group=keys.ALIYUN_GPU_MEM,
             constants=((CONTAINER_MEMORY, str(amount)),),
         )
 
+    def requirements(self, pod: Json, options: Options) -> tuple[Requirement, ...]:
+        named = any(keys.ALIYUN_GPU_MEM in one.limits for one in podspec.containers(pod))
+        return options.memory_units.keeps_to(pod) if named else ()
+
     def annotations(self, decided: Decided) -> dict[str, str]:
-        unit_mib = decided.options.gpu_mem_unit_mib
+        unit_mib = _unit_mib(decided)
         counted = decided.counted
         # where a pod asks in both ways, the annotations that hold one number tell of its shares
         main = [one for one in counted if not one.claim.exclusive] or counted
@@ -94,6 +100,15 @@ class Gpushare(Dialect):
         }
 
 
+def _unit_mib(decided: Decided) -> int:
+    """The unit of the pod's own amounts; a pod of whole cards has none and gets that of its node."""
+    for one in decided.placed:
+        amount = dict(one.claim.constants).get(CONTAINER_MEMORY)
+        if amount and one.claim.memory_mib:
+            return one.claim.memory_mib // int(amount)
+    return decided.options.gpu_mem_unit_mib
+
+
 def _units(placed: Placed, unit_mib: int) -> dict[str, int]:
     """Card index -> what the container asked of it, in the dialect's unit; a whole card is all its memory."""
     asked = placed.claim.memory_mib
@@ -107,4 +122,5 @@ GPUSHARE = Gpushare(
     name="gpushare",
     resources=frozenset({keys.ALIYUN_GPU_MEM, keys.ALIYUN_GPU_COUNT}),
     result_keys=frozenset({INDEX, CARD_MEMORY, POD_MEMORY, ASSIGNED, ASSUME_TIME, ALLOCATION}),
+    label_variables=(LabelVariable("cgpu.disable.isolation", "true", "CGPU_DISABLE", "true"),),
 )

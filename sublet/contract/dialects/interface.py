@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sublet.contract import keys
+from sublet.contract.dialects.memoryunits import MemoryUnits, Pool
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.model.card import Card
-from sublet.model.claim import Claim
+from sublet.model.claim import Claim, Requirement
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Refusal
@@ -35,6 +36,8 @@ class Options:
     enabled: tuple[str, ...] = IN_A_CLUSTER
     gpu_mem_unit_mib: int = 1024
     """The unit of ``aliyun.com/gpu-mem`` in MiB: 1024 for GiB, 1 for MiB; never guessed."""
+    gpu_mem_pools: tuple[Pool, ...] = ()
+    """Nodes that count it in a unit of their own."""
     volcano_unit_mib: int = 1
     """The unit of ``volcano.sh/gpu-memory`` in MiB: Volcano's gpu-memory-factor."""
     keep_scheduler_name: bool = False
@@ -44,6 +47,16 @@ class Options:
     user wrote them, and a suffix is a mistake."""
     tolerate: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     """Taint keys which claiming pods tolerate by themselves."""
+
+    @property
+    def memory_units(self) -> MemoryUnits:
+        return MemoryUnits(default_mib=self.gpu_mem_unit_mib, pools=self.gpu_mem_pools)
+
+    def on(self, labels: Mapping[str, str]) -> "Options":
+        """The same as they are on the node with these labels."""
+        if not self.gpu_mem_pools:
+            return self
+        return replace(self, gpu_mem_unit_mib=self.memory_units.of_node(labels), gpu_mem_pools=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +76,12 @@ class Decided:
     node: NodeName
     cards: Mapping[CardId, Card]
     """At least the granted ones."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the node."""
     containers: Sequence[str] = ()
     """Names of all containers of the pod, init containers and sidecars first."""
     options: Options
+    """As they are on the node."""
     at_ns: int
     """Unix time in nanoseconds."""
 
@@ -83,6 +99,16 @@ class Results:
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Container -> variable -> value."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelVariable:
+    """A variable that containers have on nodes whose `label` has `label_value`, and nowhere else."""
+
+    label: str
+    label_value: str
+    name: str
+    value: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +130,8 @@ class Dialect(ABC):
     """Beginnings of labels that only the scheduler writes in this dialect's name."""
     scheduler: str = ""
     """What its pods name in spec.schedulerName."""
+    label_variables: tuple[LabelVariable, ...] = ()
+    """Variables that its shares have on nodes with certain labels alone."""
 
     def names(self, key: str) -> bool:
         """Whether `key` is a resource of this dialect."""
@@ -125,6 +153,10 @@ class Dialect(ABC):
         """What its annotations say about where the pod may go, as annotations of our own."""
         return {}
 
+    def requirements(self, pod: Json, options: Options) -> tuple[Requirement, ...]:  # noqa: ARG002
+        """What a node must be like for a pod that speaks this dialect, beside what the pod itself says."""
+        return ()
+
     def annotations(self, decided: Decided) -> Mapping[str, str]:  # noqa: ARG002
         return {}
 
@@ -143,6 +175,10 @@ class Dialect(ABC):
         """Variable -> annotation of the same value, for nodes where the runtime reads the pod's env."""
         return {name: keys.variable_annotation(name, claim.container) for name in self.variable_names(claim)}
 
+    def on_labels(self, claim: Claim) -> tuple[LabelVariable, ...]:
+        """The variables that the container of `claim` has on nodes with certain labels."""
+        return () if claim.exclusive else self.label_variables
+
     def results(self, decided: Decided) -> Results:
         """The pod's results for its containers of this dialect."""
         annotations = dict(self.annotations(decided))
@@ -152,6 +188,10 @@ class Dialect(ABC):
             sources = self.env_sources(one.claim)
             annotations |= {sources[name]: value for name, value in values.items()}
             env[one.claim.container] = {**values, **dict(one.claim.constants)}
+            for each in self.on_labels(one.claim):
+                if decided.labels.get(each.label) == each.label_value:
+                    annotations[keys.variable_annotation(each.name, one.claim.container)] = each.value
+                    env[one.claim.container][each.name] = each.value
         return Results(annotations=annotations, labels=self.labels(decided), env=env)
 
     @abstractmethod

@@ -1,7 +1,10 @@
 """What pods written for gpushare get."""
 
+from dataclasses import replace
+
 import pytest
 
+from sublet.contract.dialects.memoryunits import Pool
 from sublet.contract.patching import admission_patch
 from sublet.model.ids import DecisionId
 from tests.builders import ask, container, pod
@@ -121,6 +124,74 @@ def test_memory_and_count_in_one_container_are_refused() -> None:
         True,
         True,
     )
+
+
+TWO_UNITS = replace(ALL, gpu_mem_pools=(Pool("pool", "large", 1),))
+"""The nodes with pool=large count in MiB, all others in GiB."""
+
+
+def test_a_number_means_the_same_wherever_the_pod_may_go() -> None:
+    """8 is 8 GiB for a pod that names no pool: the node that counts in MiB is not for it, however empty."""
+    large = {**cards("large", 16276), "labels": {"pool": "large"}}
+    cluster = Cluster(large, cards("other", 10240), options=TWO_UNITS)
+    free = pod("free", container("app", **{MEM: 8}))
+    bound = pod("bound", container("app", **{MEM: 8138}), nodeSelector={"pool": "large"})
+    assert claimed(free, TWO_UNITS) == {"app": (1, 8192, 0, False)}
+    assert claimed(bound, TWO_UNITS) == {"app": (1, 8138, 0, False)}
+    assert cluster.seats([free, bound]) == [{"app": ["other/0"]}, {"app": ["large/0"]}]
+    full = cluster.place(free)
+    assert (full["outcome"], full["reasons"]) == ("held", {"NodeSelector": 1, "InsufficientMemory": 1})
+
+
+def test_everything_that_is_written_is_in_the_unit_of_the_pods_node() -> None:
+    large = {**cards("large", 16276), "labels": {"pool": "large"}}
+    cluster = Cluster(large, cards("other", 10240), options=TWO_UNITS)
+    bound = cluster.place(pod("b", container("app", **{MEM: 8138}), nodeSelector={"pool": "large"}))
+    free = cluster.place(pod("f", container("app", **{MEM: 8})))
+    counted = cluster.place(pod("c", container("app", **{COUNT: 1}), nodeSelector={"pool": "large"}))
+    names = [f"ALIYUN_COM_GPU_MEM_{name}" for name in ("CONTAINER", "POD", "DEV")]
+    assert [bound["env"]["app"][name] for name in names] == ["8138", "8138", "16276"]
+    assert [free["env"]["app"][name] for name in names] == ["8", "8", "10"]
+    assert counted["outcome"] == "held"
+    empty = Cluster(large, options=TWO_UNITS).place(pod("c", container("app", **{COUNT: 1})))
+    assert [empty["annotations"][name] for name in names[1:]] == ["16276", "16276"]
+
+
+ISOLATES_NOT = {"cgpu.disable.isolation": "true"}
+
+
+def test_shares_on_a_node_without_isolation_are_told_so_and_nobody_else_is() -> None:
+    cluster = Cluster({**cards("n1", 8192, 8192), "labels": ISOLATES_NOT})
+    share = cluster.place(pod("p", container("app", **{MEM: 1})))
+    assert share["env"]["app"]["CGPU_DISABLE"] == "true"
+    whole = cluster.place(pod("w", container("app", **{COUNT: 1})))
+    assert "CGPU_DISABLE" not in whole["env"]["app"]
+    for labels in ({}, {"cgpu.disable.isolation": "false"}):
+        isolated = Cluster({**cards("n1", 4096), "labels": labels})
+        assert "CGPU_DISABLE" not in isolated.place(pod("p", container("app", **{MEM: 1})))["env"]["app"]
+
+
+@pytest.mark.parametrize("some_node", [True, False])
+def test_where_the_runtime_reads_the_variables_that_of_isolation_is_asked_for_where_a_node_has_the_label(
+    some_node: bool,
+) -> None:
+    manifest = pod("p", container("app", **{MEM: 1}))
+    patch = admission_patch(
+        manifest,
+        ask(manifest),
+        DecisionId("1"),
+        placement=None,
+        written=None,
+        waiting="no room",
+        options=ALL,
+        key=b"",
+        node_labels=set(ISOLATES_NOT.items()) if some_node else (),
+    )
+    [env] = [one["value"] for one in patch if one["path"] == "/spec/containers/0/env"]
+    found = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in env if one["name"] == "CGPU_DISABLE"]
+    assert found == ["metadata.annotations['cgpu-disable.env.sublet.dev/app']"] * some_node
+    placed = Cluster({**cards("n1", 4096), "labels": ISOLATES_NOT}).place(manifest)
+    assert placed["annotations"]["cgpu-disable.env.sublet.dev/app"] == "true"
 
 
 @pytest.mark.parametrize(

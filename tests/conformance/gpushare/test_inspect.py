@@ -111,6 +111,40 @@ def test_nodes_without_shared_memory_are_left_out() -> None:
     assert summary([]).splitlines()[0] == "NAME  IPADDRESS  GPU Memory(GiB)"
 
 
+def test_the_unit_is_what_a_node_says_of_its_total() -> None:
+    """A card of 80 units may be one of 80 MiB, and one of 141 units one of 141 GiB."""
+    large = {**node("a", "10.0.0.1", 141, 1), **said("a", "GiB")}
+    assert "GPU Memory(GiB)" in summary(sharing_nodes([large], []))
+
+
+def test_nodes_of_different_units_stand_in_tables_of_their_own() -> None:
+    nodes = [
+        {**node("a", "10.0.0.1", 16276, 1), **said("a", "MiB")},
+        {**node("b", "10.0.0.2", 15, 1), **said("b", "GiB")},
+    ]
+    pods = [pod("p", "a", 8138, **{INDEX: "0"}), pod("q", "b", 3, **{INDEX: "0"})]
+    shown = summary(sharing_nodes(nodes, pods)).splitlines()
+    assert [line.split() for line in shown] == [
+        ["NAME", "IPADDRESS", "GPU0(Allocated/Total)", "GPU", "Memory(GiB)"],
+        ["b", "10.0.0.2", "3/15", "3/15"],
+        [shown[2]],
+        ["Allocated/Total", "GPU", "Memory", "In", "Cluster:"],
+        ["3/15", "(20%)"],
+        [],
+        ["NAME", "IPADDRESS", "GPU0(Allocated/Total)", "GPU", "Memory(MiB)"],
+        ["a", "10.0.0.1", "8138/16276", "8138/16276"],
+        [shown[8]],
+        ["Allocated/Total", "GPU", "Memory", "In", "Cluster:"],
+        ["8138/16276", "(50%)"],
+    ]
+    told = details(sharing_nodes(nodes, pods))
+    assert told.index("NAME:       b") < told.index("3/15 (20%)") < told.index("NAME:       a")
+
+
+def said(name: str, unit: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "annotations": {"sublet.dev/gpu-mem-unit": unit}}}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -7,7 +7,10 @@ from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import Stage
+from sublet_scheduler.core.state import Rules
 
+from sublet.contract.dialects.interface import Options
+from sublet.contract.dialects.memoryunits import Pool
 from sublet.model.ids import NodeName, PodRef, PodUid
 from sublet.model.placement import GrantState, NoRoom, Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode, ReportCode
@@ -295,6 +298,21 @@ def test_totals_removed_by_hand_come_back() -> None:
     world.settle()
     assert world.shown("n1").allocatable["sublet.dev/gpu-memory"] == 10 * 1024
     assert world.shown("n1").labels["sublet.dev/cards"] == "1"
+
+
+def test_a_node_shows_its_memory_in_the_unit_of_its_pool_and_says_which_it_is() -> None:
+    world = World(rules=Rules(options=Options(gpu_mem_pools=(Pool("pool", "large", 1),))))
+    world.node("n1", card("A"), labels={"pool": "large"})
+    world.node("n2", card("B"))
+    told = {name: world.shown(name) for name in ("n1", "n2")}
+    assert [one.allocatable["aliyun.com/gpu-mem"] for one in told.values()] == [10240, 10]
+    assert [one.annotations["sublet.dev/gpu-mem-unit"] for one in told.values()] == ["MiB", "GiB"]
+    moved = replace(told["n1"], labels={})
+    world.nodes[NodeName("n1")] = moved
+    world.send(ev.NodeSeen(moved))
+    world.settle()
+    assert world.shown("n1").allocatable["aliyun.com/gpu-mem"] == 10
+    assert world.shown("n1").annotations["sublet.dev/gpu-mem-unit"] == "GiB"
 
 
 def test_a_foreign_plugins_resource_makes_a_node_not_ours() -> None:

@@ -317,7 +317,7 @@ class World:
                         self.pods[victim], deleting=True, version=f"deleting-{victim}"
                     )
                     self.send(ev.PodSeen(self.pods[victim]))
-            case ef.WriteTotals(node, totals, remove, label):
+            case ef.WriteTotals(node, totals, remove, label, unit):
                 facts = self.nodes[node]
                 shown = {k: v for k, v in facts.capacity.items() if k not in remove} | dict(totals)
                 allocatable = {k: v for k, v in facts.allocatable.items() if k not in remove} | dict(totals)
@@ -325,6 +325,7 @@ class World:
                 if label is not None:
                     labels[keys.CARDS_LABEL] = label
                 names = {WRITTEN: ",".join(sorted(totals))} if totals else {}
+                names |= {keys.GPU_MEM_UNIT: unit} if unit else {}
                 self.nodes[node] = replace(
                     facts, capacity=shown, allocatable=allocatable, labels=labels, annotations=names
                 )

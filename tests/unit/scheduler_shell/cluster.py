@@ -63,7 +63,12 @@ async def cluster() -> AsyncIterator[Cluster]:
     async with serve_api() as api, open_client(api.access, timeout_s=0.5) as kube:
         reader = PodReader(options=Options(), key=KEY)
         patches = PodPatches(
-            kube=kube, reader=reader, cards_of=known.of, options=Options(), unix_ms=lambda: 1_000
+            kube=kube,
+            reader=reader,
+            cards_of=known.of,
+            labels_of=lambda _: {},
+            options=Options(),
+            unix_ms=lambda: 1_000,
         )
         yield Cluster(kube=kube, faults=api.faults, patches=patches)
 

@@ -15,6 +15,7 @@ def test_every_kind_of_setting_is_read() -> None:
             "SUBLET_WEBHOOK_NAMES": "a.svc, 127.0.0.1",
             "SUBLET_DECISION_BUDGET_S": "1.5",
             "SUBLET_GPU_MEM_UNIT": "MiB",
+            "SUBLET_GPU_MEM_POOLS": "pool=large:GiB",
             "SUBLET_NODE_POLICY": "spread",
             "SUBLET_MANAGE_ALL": "true",
             "SUBLET_DIALECTS": "sublet",
@@ -24,6 +25,7 @@ def test_every_kind_of_setting_is_read() -> None:
     assert found.decision_budget_s == 1.5
     assert found.gpu_mem_unit is MemoryUnit.MIB
     assert found.options.gpu_mem_unit_mib == 1
+    assert found.options.on({"pool": "large"}).gpu_mem_unit_mib == 1024
     assert found.options.enabled == ("sublet",)
     assert found.node_policy is Policy.SPREAD
     assert found.manage_all
@@ -35,6 +37,8 @@ def test_every_kind_of_setting_is_read() -> None:
         ("SUBLET_DIALECTS", "sublet,qgpux", "names 'qgpux'"),
         ("SUBLET_CARD_POLICY", "tightest", "not one of binpack, spread, fragmentation"),
         ("SUBLET_GPU_MEM_UNIT", "GB", "not one of GiB, MiB"),
+        ("SUBLET_GPU_MEM_POOLS", "pool=large", "SUBLET_GPU_MEM_POOLS: 'pool=large' says no unit"),
+        ("SUBLET_GPU_MEM_POOLS", "pool=a:MiB,pool=a:GiB", "SUBLET_GPU_MEM_POOLS: .* in two units"),
         ("SUBLET_WEBHOOK_PRT", "1", "unknown setting"),
     ],
 )

@@ -79,12 +79,14 @@ class EvictPods:
 @dataclass(frozen=True, slots=True)
 class WriteTotals:
     """Make the Node show these extended resources in capacity and allocatable, and not `remove`;
-    `label` is the value of sublet.dev/cards, None to take it away. Answer with TotalsWritten."""
+    `label` is the value of sublet.dev/cards, None to take it away; `unit` is that of aliyun.com/gpu-mem
+    there, empty to take it away. Answer with TotalsWritten."""
 
     node: NodeName
     totals: Mapping[str, int]
     remove: tuple[str, ...] = ()
     label: str | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ Only the engine changes it. A *booking* is what one pod holds or will hold on a 
 its key is the pod's UID, or the decision id while the pod has not been seen.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sublet.contract import dialects
 from sublet.model.card import Card, Inventory
 from sublet.model.claim import ContainerKind, ServiceClass
 from sublet.model.health import Verdict
@@ -15,6 +17,10 @@ from sublet.model.placement import CardGrant, Occupancy
 from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.kinds import Kind, kind_of
+
+LABELS = frozenset(
+    (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +137,8 @@ class Fleet:
         """Nodes by what is in use or in scheduling on them."""
         self.described = Changes()
         """Nodes by what their object and their inventory say."""
+        self.labels: Counter[tuple[str, str]] = Counter()
+        """How many nodes have a label that a variable of containers goes by."""
         self.kinds: dict[Kind, int] = {}
         """How many cards of each kind there are."""
         self._one_kind: dict[Kind, Kind] = {}
@@ -168,6 +176,10 @@ class Fleet:
     def describe(self, name: NodeName, facts: NodeFacts | None) -> None:
         """What the Node object says."""
         state = self.node(name)
+        for described, sign in ((state.facts, -1), (facts, 1)):
+            for label in LABELS & (described.labels.items() if described else frozenset()):
+                self.labels[label] += sign
+        self.labels = +self.labels
         state.facts = facts
         self.described.note(name)
         self._touch(state)

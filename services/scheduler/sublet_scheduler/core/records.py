@@ -88,15 +88,19 @@ def make_grants(
     ref: PodRef,
     decision: DecisionId,
     cards: Mapping[CardId, Card],
+    labels: Mapping[str, str],
     options: Options,
 ) -> tuple[LedgerGrant, ...]:
-    """The ledger's grants of a placed pod, with the variables that its containers shall see."""
+    """The ledger's grants of a placed pod, with the variables that its containers shall see.
+
+    `labels` are those of the node.
+    """
     known = {
         grant.card: cards.get(grant.card) or Card(id=grant.card, index=grant.index)
         for grants in placement.containers.values()
         for grant in grants
     }
-    env = pod_results(ask, placement, known, options, at_ns=0).env
+    env = pod_results(ask, placement, known, options, at_ns=0, labels=labels).env
     return tuple(
         LedgerGrant(
             pod=ref,

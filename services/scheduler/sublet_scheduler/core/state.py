@@ -129,6 +129,10 @@ class State:
         cards = state.inventory.cards if state and state.inventory else ()
         return {one.id: one for card in cards for one in (card, *card.offered)}
 
+    def labels(self, node: NodeName) -> Mapping[str, str]:
+        state = self.fleet.nodes.get(node)
+        return state.facts.labels if state and state.facts else {}
+
     def on_node(self, node: NodeName) -> Iterator[PodRecord]:
         state = self.fleet.nodes.get(node)
         for key in list(state.bookings) if state else ():
@@ -170,6 +174,7 @@ class State:
                 ref=ask.pod,
                 decision=id_,
                 cards=self.cards(outcome.node),
+                labels=self.labels(outcome.node),
                 options=self.rules.options,
             )
             self._book(id_, outcome.node, ask.pod, ask, grants)
@@ -217,6 +222,7 @@ class State:
                 ref=record.ref,
                 decision=record.decision,
                 cards=cards,
+                labels=self.labels(placement.node),
                 options=self.rules.options,
             )
         if not grants:
@@ -277,6 +283,7 @@ class State:
                     ref=record.ref,
                     decision=record.decision,
                     cards=cards,
+                    labels=self.labels(node),
                     options=self.rules.options,
                 )
                 record.guessed_env = False
@@ -341,6 +348,7 @@ class State:
                 ref=record.ref,
                 decision=record.decision,
                 cards=self.cards(placement.node),
+                labels=self.labels(placement.node),
                 options=self.rules.options,
             )
             self._book(record.uid, placement.node, record.ref, record.ask, grants)

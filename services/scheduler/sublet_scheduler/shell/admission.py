@@ -3,7 +3,7 @@
 Lack of room, of a bus or of time never refuses a pod: it is admitted behind our gate and decided later.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import uuid4
@@ -19,7 +19,7 @@ from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
 from sublet.contract.results import pod_results
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest, Unavailable
-from sublet.model.ids import DecisionId
+from sublet.model.ids import DecisionId, NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason, Refusal, RefusalCode
 from sublet_scheduler.core.effects import Answer
@@ -38,11 +38,14 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """`key` signs decisions; `refused` is told of each refusal's code."""
+    """`labels_of` are the labels of a node, `node_labels` those that some node has; `key` signs decisions;
+    `refused` is told of each refusal's code."""
 
     ask: Ask
     managed: Callable[[str], Awaitable[bool]]
     cards_of: CardsOf
+    labels_of: Callable[[NodeName], Mapping[str, str]]
+    node_labels: Callable[[], Container[tuple[str, str]]]
     options: Options
     key: bytes
     budget_s: float
@@ -150,9 +153,12 @@ class Admission:
     ) -> list[dict[str, object]]:
         placed = outcome if isinstance(outcome, Placement) else None
         at_ns = self.unix_ms() * 1_000_000
-        written = (
-            pod_results(ask, placed, self.cards_of(placed), self.options, at_ns=at_ns) if placed else None
-        )
+        written = None
+        if placed:
+            labels = self.labels_of(placed.node)
+            written = pod_results(
+                ask, placed, self.cards_of(placed), self.options, at_ns=at_ns, labels=labels
+            )
         return admission_patch(
             pod,
             ask,
@@ -162,6 +168,7 @@ class Admission:
             waiting=outcome.message if isinstance(outcome, NoRoom) else "",
             options=self.options,
             key=self.key,
+            node_labels=self.node_labels(),
         )
 
     def _deny(self, request: Request, refusal: Refusal) -> bytes:

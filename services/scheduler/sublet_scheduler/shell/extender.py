@@ -118,7 +118,7 @@ class Extender:
         return {"Error": ""}
 
     def inspect(self, name: str | None) -> dict[str, Any]:
-        """All nodes with NVIDIA cards, or one of them, in the unit of ``aliyun.com/gpu-mem``."""
+        """All nodes with NVIDIA cards, or one of them, each in its own unit of ``aliyun.com/gpu-mem``."""
         nodes = self.state.fleet.nodes
         if name is not None and name not in nodes:
             return {"nodes": [], "error": f"node {name} is not known"}
@@ -126,7 +126,13 @@ class Extender:
         return {"nodes": [self._node(nodes[one]) for one in wanted if name or nodes[one].cards]}
 
     def _node(self, node: NodeState) -> dict[str, Any]:
-        devices = [self._device(node, state) for state in node.by_index if state.card.vendor is Vendor.NVIDIA]
+        labels = node.facts.labels if node.facts else {}
+        unit_mib = self.options.on(labels).gpu_mem_unit_mib
+        devices = [
+            self._device(node, state, unit_mib)
+            for state in node.by_index
+            if state.card.vendor is Vendor.NVIDIA
+        ]
         return {
             "name": node.name,
             "totalGPU": sum(one["totalGPU"] for one in devices),
@@ -134,7 +140,7 @@ class Extender:
             "devs": devices,
         }
 
-    def _device(self, node: NodeState, state: CardState) -> dict[str, Any]:
+    def _device(self, node: NodeState, state: CardState, unit_mib: int) -> dict[str, Any]:
         held: dict[tuple[str, str], int] = {}
         for booking in node.bookings.values():
             for one in booking.held:
@@ -143,19 +149,20 @@ class Extender:
                         key = (booking.ref.name, booking.ref.namespace)
                         held[key] = held.get(key, 0) + (grant.memory_mib or 0)
         pods = [
-            {"name": name, "namespace": namespace, "usedGPU": self._units(memory_mib)}
+            {"name": name, "namespace": namespace, "usedGPU": _units(memory_mib, unit_mib)}
             for (name, namespace), memory_mib in sorted(held.items())
         ]
         return {
             "id": state.card.index,
-            "totalGPU": (state.card.memory_mib or 0) // self.options.gpu_mem_unit_mib,
+            "totalGPU": (state.card.memory_mib or 0) // unit_mib,
             "usedGPU": sum(one["usedGPU"] for one in pods),
             "pods": pods,
         }
 
-    def _units(self, memory_mib: int) -> int:
-        """Rounded up: a card that is partly used has as much less to give."""
-        return -(-memory_mib // self.options.gpu_mem_unit_mib)
+
+def _units(memory_mib: int, unit_mib: int) -> int:
+    """Rounded up: a card that is partly used has as much less to give."""
+    return -(-memory_mib // unit_mib)
 
 
 @asynccontextmanager

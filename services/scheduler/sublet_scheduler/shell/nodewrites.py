@@ -28,12 +28,12 @@ class NodeWrites:
         amounts = {name: str(amount) for name, amount in effect.totals.items()}
         amounts |= dict.fromkeys(effect.remove)  # type: ignore[arg-type]  # null removes
         try:
-            await self._note(effect.node, names, effect.label if effect.totals else "")
+            await self._note(effect.node, names, effect.label if effect.totals else "", effect.unit)
             if amounts:
                 body = {"status": {"capacity": amounts, "allocatable": amounts}}
                 await self.kube.patch(NODES, effect.node, MergePatch(body), subresource="status")
             if effect.remove or not effect.totals:
-                await self._note(effect.node, effect.totals.keys(), effect.label)
+                await self._note(effect.node, effect.totals.keys(), effect.label, effect.unit)
         except NotFound:
             return TotalsWritten(effect.node, done=True)
         except KubeError as error:
@@ -48,10 +48,11 @@ class NodeWrites:
         except KubeError as error:  # the request stays and is answered again
             log.warning("release.unacknowledged", node=effect.node, error=str(error))
 
-    async def _note(self, node: NodeName, names: Iterable[str], label: str | None) -> None:
+    async def _note(self, node: NodeName, names: Iterable[str], label: str | None, unit: str) -> None:
         """`label` empty: leave it as it is."""
         labels = {} if label == "" else {keys.CARDS_LABEL: label}
-        await self._annotate(node, {WRITTEN: ",".join(sorted(names)) or None}, labels)
+        written = {WRITTEN: ",".join(sorted(names)) or None, keys.GPU_MEM_UNIT: unit or None}
+        await self._annotate(node, written, labels)
 
     async def _annotate(
         self, node: NodeName, annotations: dict[str, str | None], labels: dict[str, str | None]

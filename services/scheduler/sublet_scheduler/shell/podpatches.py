@@ -6,7 +6,7 @@ a clear yes, the pod is read again and what it says counts.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -18,6 +18,7 @@ from sublet.contract.results import pod_results
 from sublet.kube.errors import Forbidden, Invalid, KubeError, NotFound, Throttled
 from sublet.kube.kind import PODS
 from sublet.kube.port import Json, JsonPatch, Kube
+from sublet.model.ids import NodeName
 from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
 from sublet_scheduler.core.events import Event, PatchRefused, PatchUnclear, PodPatched
 from sublet_scheduler.shell.cards import CardsOf
@@ -36,6 +37,7 @@ class PodPatches:
     kube: Kube
     reader: PodReader
     cards_of: CardsOf
+    labels_of: Callable[[NodeName], Mapping[str, str]]
     options: Options
     unix_ms: Callable[[], int]
 
@@ -108,6 +110,7 @@ class PodPatches:
             self.cards_of(effect.placement),
             self.options,
             at_ns=self.unix_ms() * 1_000_000,
+            labels=self.labels_of(effect.placement.node),
         )
         return release_patch(
             pod,
