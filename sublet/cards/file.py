@@ -7,12 +7,12 @@ from pathlib import Path
 
 import structlog
 
-from sublet.cards.devicenodes import nvidia_device_nodes
+from sublet.cards.devicenodes import CAPABILITIES, mig_device_nodes, nvidia_device_nodes
+from sublet.cards.divided import nothing_offered, partition_of, unsupported
 from sublet.cards.inventoryfile import InventoryFile
 from sublet.cards.memory import Outcome, remember
 from sublet.cards.port import (
     INVENTORY_UNREADABLE,
-    MIG_UNSUPPORTED,
     DeviceNode,
     Discovery,
     Observation,
@@ -37,12 +37,14 @@ class FileCards:
         inventory: Path,
         signals: Path | None = None,
         dev_root: Path = Path("/"),
+        capabilities: Path = CAPABILITIES,
         poll_s: float = 0.5,
         probe_s: float = 10.0,
     ) -> None:
         self._inventory = InventoryFile(inventory, node)
         self._signals = SignalFile(signals, node) if signals is not None else None
         self._dev_root = dev_root
+        self._capabilities = capabilities
         self._poll_s = poll_s
         self._probe_s = probe_s
         self._closed = asyncio.Event()
@@ -64,9 +66,8 @@ class FileCards:
             await self._refresh()
         cards = tuple(sorted(self._cards.values(), key=lambda card: card.index))
         problems = () if self._ever_read else (INVENTORY_UNREADABLE,)
-        mig = (MIG_UNSUPPORTED,) if any(card.mig for card in cards) else ()
-        warnings = (self._trouble,) if self._trouble else ()
-        return Discovery(cards=cards, problems=(*problems, *mig), warnings=warnings)
+        warnings = (*((self._trouble,) if self._trouble else ()), *nothing_offered(cards))
+        return Discovery(cards=cards, problems=(*problems, *unsupported(cards)), warnings=warnings)
 
     async def _refresh(self) -> None:
         try:
@@ -126,13 +127,14 @@ class FileCards:
 
     async def processes(self, card: CardId) -> tuple[ProcessUse, ...] | None:
         """Nothing runs on a card that is not there."""
-        return () if card in self._cards else None
+        return () if card in self._cards or partition_of(self._cards, card) else None
 
     def device_nodes(self, card: CardId) -> tuple[DeviceNode, ...]:
-        known = self._cards.get(card)
-        if known is None:
-            raise NotFound(f"no card {card}")
-        return nvidia_device_nodes(self._dev_root, known.minor)
+        if (known := self._cards.get(card)) is not None:
+            return nvidia_device_nodes(self._dev_root, known.minor)
+        if (found := partition_of(self._cards, card)) is not None:
+            return mig_device_nodes(self._dev_root, self._capabilities, *found)
+        raise NotFound(f"no card {card}")
 
     def needs_restart(self) -> str:
         return ""

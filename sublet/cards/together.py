@@ -33,7 +33,8 @@ class Together:
         for source, one in zip(self._sources, found, strict=True):
             first = max((card.index for card in cards), default=-1) + 1
             cards += [replace(card, index=first + card.index) for card in one.cards]
-            self._owners |= dict.fromkeys((card.id for card in one.cards), source)
+            known = (each.id for card in one.cards for each in (card, *card.offered))
+            self._owners |= dict.fromkeys(known, source)
         missing = all(DRIVER_NOT_LOADED in one.problems for one in found)
         problems = {problem for one in found for problem in one.problems}
         return Discovery(

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from sublet.contract.fields import Fields
 from sublet.contract.pci import pci_address
+from sublet.contract.profile import profile_key
 from sublet.model.card import Card, Link, Partition, Taint, Vendor
 from sublet.model.errors import BadRequest
 from sublet.model.health import HealthState
@@ -142,7 +143,14 @@ def _partition(fields: Fields, _position: int) -> Partition:
     memory_mib = fields.whole_or_null("memoryMiB", least=1)
     if memory_mib is None:
         raise BadRequest(f"{fields.at('memoryMiB')}: None is not a whole number of at least 1")
-    partition = Partition(uuid=fields.name("uuid"), profile=fields.name("profile"), memory_mib=memory_mib)
+    partition = Partition(
+        uuid=fields.name("uuid"),
+        profile=profile_key(fields.name("profile")),
+        memory_mib=memory_mib,
+        gi=fields.optional_whole("gi"),
+        ci=fields.optional_whole("ci"),
+        slices=fields.optional_whole("slices"),
+    )
     fields.finish()
     return partition
 
@@ -222,14 +230,17 @@ def _card_out(card: Card) -> dict[str, object]:
         "health": (card.health.value, HealthState.HEALTHY.value),
         "links": ({str(other): link.value for other, link in sorted(card.links.items())}, {}),
         "mig": (card.mig, False),
-        "partitions": (
-            [{"uuid": p.uuid, "profile": p.profile, "memoryMiB": p.memory_mib} for p in card.partitions],
-            [],
-        ),
+        "partitions": ([_partition_out(one) for one in card.partitions], []),
         "usedOutsideMiB": (card.used_outside_mib, 0),
     }
     required = {"uuid": str(card.id), "index": card.index, "memoryMiB": card.memory_mib}
     return required | _unless_default(optional)
+
+
+def _partition_out(one: Partition) -> dict[str, object]:
+    numbers = {"gi": (one.gi, None), "ci": (one.ci, None), "slices": (one.slices, None)}
+    required = {"uuid": one.uuid, "profile": one.profile, "memoryMiB": one.memory_mib}
+    return required | _unless_default(numbers)
 
 
 def _grant_out(grant: InventoryGrant) -> dict[str, object]:

@@ -7,8 +7,9 @@ from sublet.contract.pci import pci_address
 from sublet.model.health import SignalKind
 
 _ADDRESS = r"(?:PCI:)?([0-9a-f]{1,8}:[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?)"
-_XID = re.compile(rf"NVRM: Xid \({_ADDRESS}\): (\d+)", re.IGNORECASE)
-_SXID = re.compile(rf"nvswitch\d*: SXid \({_ADDRESS}\): (\d+)", re.IGNORECASE)
+_INSTANCE = r"(?: GPU-I:(?P<gi>\d+))?(?: GPU-CI:(?P<ci>\d+))?"
+_XID = re.compile(rf"NVRM: Xid \({_ADDRESS}{_INSTANCE}\): (?P<code>\d+)", re.IGNORECASE)
+_SXID = re.compile(rf"nvswitch\d*: SXid \({_ADDRESS}\): (?P<code>\d+)", re.IGNORECASE)
 _CARD = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?{_ADDRESS}", re.IGNORECASE)
 _FALLEN = re.compile(r"fallen off the bus", re.IGNORECASE)
 FALLEN_OFF = 79
@@ -17,11 +18,14 @@ SAME_MESSAGE_MS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a line says; `pci` is the card's address, or the switch's for an SXID."""
+    """What a line says; `pci` is the card's address, or the switch's for an SXID. `gi` and `ci` are the MIG
+    instance's, where it names one."""
 
     kind: SignalKind
     code: int
     pci: str
+    gi: int | None = None
+    ci: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,14 @@ def read_line(text: str, *, at_ms: int, named: Named | None) -> tuple[Line | Non
     it from line to line."""
     for kind, pattern in ((SignalKind.XID, _XID), (SignalKind.SXID, _SXID)):
         if found := pattern.search(text):
-            line = Line(kind=kind, code=int(found[2]), pci=place(found[1]))
+            words = found.groupdict()
+            line = Line(
+                kind=kind,
+                code=int(words["code"]),
+                pci=place(found[1]),
+                gi=_number(words.get("gi")),
+                ci=_number(words.get("ci")),
+            )
             fell = kind is SignalKind.XID and line.code == FALLEN_OFF
             return line, Named(pci=line.pci, at_ms=at_ms, told=True) if fell else named
     if named and at_ms - named.at_ms > SAME_MESSAGE_MS:
@@ -58,6 +69,10 @@ def read_line(text: str, *, at_ms: int, named: Named | None) -> tuple[Line | Non
             pci=named.pci, at_ms=at_ms, told=True
         )
     return None, named
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def place(pci: str) -> str:

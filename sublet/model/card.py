@@ -31,6 +31,8 @@ class Partition:
     gi: int | None = None
     """MIG's numbers of the instance, by which the driver tells of its faults."""
     ci: int | None = None
+    slices: int | None = None
+    """How many of the card's compute slices it has; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,8 @@ class Card:
     links: Mapping[CardId, Link] = field(default_factory=dict)
     mig: bool = False
     partitions: tuple[Partition, ...] = ()
-    """Where there are some, they are offered and the card itself is not."""
+    """Where there are some, they are offered and the card itself is not; a card in MIG mode without any
+    offers nothing."""
     profile: str = ""
     """Of a partition that stands for itself; empty for a whole card."""
     parent: CardId | None = None
@@ -62,20 +65,29 @@ class Card:
     health: HealthState = HealthState.HEALTHY
 
     @property
+    def is_unpartitioned(self) -> bool:
+        """MIG mode is on, so that it cannot be had whole, and it has no partitions either."""
+        return self.mig and not self.profile and not self.partitions
+
+    @property
     def offered(self) -> tuple["Card", ...]:
         """What claims may take: the card, or in its place each of its partitions, with the card's index."""
-        return tuple(
-            replace(
-                self,
-                id=CardId(one.uuid),
-                memory_mib=one.memory_mib,
-                links={},
-                partitions=(),
-                profile=one.profile,
-                parent=self.id,
+        whole = () if self.is_unpartitioned else (self,)
+        return (
+            tuple(
+                replace(
+                    self,
+                    id=CardId(one.uuid),
+                    memory_mib=one.memory_mib,
+                    links={},
+                    partitions=(),
+                    profile=one.profile,
+                    parent=self.id,
+                )
+                for one in self.partitions
             )
-            for one in self.partitions
-        ) or (self,)
+            or whole
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

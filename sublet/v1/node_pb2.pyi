@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Partition(_message.Message):
-    __slots__ = ("uuid", "profile", "memory_mib", "gi", "ci")
+    __slots__ = ("uuid", "profile", "memory_mib", "gi", "ci", "slices")
     UUID_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
     GI_FIELD_NUMBER: _ClassVar[int]
     CI_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     profile: str
     memory_mib: int
     gi: int
     ci: int
-    def __init__(self, uuid: _Optional[str] = ..., profile: _Optional[str] = ..., memory_mib: _Optional[int] = ..., gi: _Optional[int] = ..., ci: _Optional[int] = ...) -> None: ...
+    slices: int
+    def __init__(self, uuid: _Optional[str] = ..., profile: _Optional[str] = ..., memory_mib: _Optional[int] = ..., gi: _Optional[int] = ..., ci: _Optional[int] = ..., slices: _Optional[int] = ...) -> None: ...
 
 class Card(_message.Message):
     __slots__ = ("uuid", "index", "vendor", "model", "memory_mib", "numa", "pci", "serial", "minor", "links", "mig", "partitions", "used_outside_mib")

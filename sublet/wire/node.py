@@ -19,7 +19,14 @@ def _card_out(card: Card) -> pb.Card:
         links={str(other): str(link) for other, link in card.links.items()},
         mig=card.mig,
         partitions=[
-            pb.Partition(uuid=one.uuid, profile=one.profile, memory_mib=one.memory_mib, gi=one.gi, ci=one.ci)
+            pb.Partition(
+                uuid=one.uuid,
+                profile=one.profile,
+                memory_mib=one.memory_mib,
+                gi=one.gi,
+                ci=one.ci,
+                slices=one.slices,
+            )
             for one in card.partitions
         ],
         used_outside_mib=card.used_outside_mib,
@@ -51,6 +58,7 @@ def _card_in(message: pb.Card) -> Card:
                 memory_mib=one.memory_mib,
                 gi=one.gi if one.HasField("gi") else None,
                 ci=one.ci if one.HasField("ci") else None,
+                slices=one.slices if one.HasField("slices") else None,
             )
             for one in message.partitions
         ),

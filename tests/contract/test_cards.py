@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,17 +15,19 @@ from sublet.cards.amd import AmdCards
 from sublet.cards.file import FileCards
 from sublet.cards.nvml import NvmlCards
 from sublet.cards.port import MIG_UNSUPPORTED, CardSource, Discovery, Observation
-from sublet.model.card import Link
+from sublet.model.card import Link, Partition
 from sublet.model.errors import NotFound
 from sublet.model.health import HealthState, SignalKind
 from sublet.model.ids import CardId, NodeName
 from tests.amdtree.tree import XGMI, AmdGpu, AmdTree
 from tests.eventually import eventually
 from tests.fakenvml.build import fake_nvml
-from tests.fakenvml.control import XID, FakeCard
+from tests.fakenvml.control import XID, FakeCard, FakeInstance
 
 POLL_S = 0.02
 A, B, C = CardId("GPU-a"), CardId("GPU-b"), CardId("GPU-c")
+SMALL = Partition(uuid="MIG-1", profile="1g.5gb", memory_mib=4864, gi=7, ci=0, slices=1)
+LARGE = Partition(uuid="MIG-2", profile="3g.20gb", memory_mib=19968, gi=1, ci=0, slices=3)
 
 
 class Rig(Protocol):
@@ -49,6 +52,14 @@ class Rig(Protocol):
         ...
 
 
+class MigRig(Rig, Protocol):
+    """A rig whose cards can be partitioned into MIG instances."""
+
+    def partition(self, card: CardId, *parts: Partition) -> None:
+        """Plug in `card` alone, in MIG mode, with these partitions."""
+        ...
+
+
 class FileRig:
     nodes_of_b = ("nvidia1", "nvidiactl")
 
@@ -60,8 +71,23 @@ class FileRig:
             inventory=self._inventory,
             signals=self._signals,
             dev_root=folder,
+            capabilities=folder / "capabilities",
             poll_s=POLL_S,
         )
+
+    def partition(self, card: CardId, *parts: Partition) -> None:
+        entries = [
+            {
+                "uuid": p.uuid,
+                "profile": p.profile,
+                "memoryMiB": p.memory_mib,
+                "gi": p.gi,
+                "ci": p.ci,
+                "slices": p.slices,
+            }
+            for p in parts
+        ]
+        self._write([self._entry(0, card, True) | {"partitions": entries}])
 
     def plug(self, *cards: CardId, mig: bool = False) -> None:
         self._write([self._entry(slot, card, mig) for slot, card in enumerate((A, B, C)) if card in cards])
@@ -103,8 +129,30 @@ class NvmlRig:
         self._fake = fake_nvml(folder)
         library = str(self._fake.library)
         self.source = NvmlCards(
-            library=library, dev_root=folder, sysfs_root=folder, poll_s=POLL_S, event_slice_ms=50
+            library=library,
+            dev_root=folder,
+            sysfs_root=folder,
+            capabilities=folder / "capabilities",
+            poll_s=POLL_S,
+            event_slice_ms=50,
         )
+
+    def partition(self, card: CardId, *parts: Partition) -> None:
+        """The driver leaves holes where instances were destroyed."""
+        instances = tuple(
+            FakeInstance(
+                uuid=one.uuid,
+                name=f"NVIDIA T4 MIG {one.profile}",
+                place=2 * place + 1,
+                gi=one.gi or 0,
+                ci=one.ci or 0,
+                slices=one.slices or 0,
+                compute_slices=one.slices or 0,
+                memory_mib=one.memory_mib,
+            )
+            for place, one in enumerate(parts)
+        )
+        self._fake.show(replace(self._card(0, card, True), instances=instances))
 
     def plug(self, *cards: CardId, mig: bool = False) -> None:
         self._fake.show(
@@ -270,11 +318,84 @@ async def test_a_new_card_in_the_place_of_an_old_one_replaces_it(rig: Rig) -> No
     assert [card.id for card in found.cards] == [A, replacement]
 
 
-async def test_a_card_with_mig_on_keeps_its_node_from_being_managed(rig: Rig) -> None:
+async def test_a_divided_card_that_nobody_can_ask_for_keeps_its_node_from_being_managed(
+    tmp_path: Path,
+) -> None:
+    rig = AmdRig(tmp_path)
     rig.plug(A, mig=True)
     found = await rig.source.discover()
     assert found.cards[0].mig
     assert found.problems == (MIG_UNSUPPORTED,)
+    await rig.source.close()
+
+
+# -- MIG
+
+
+@pytest.fixture(params=[FileRig, NvmlRig])
+async def mig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MigRig]:
+    made: MigRig = request.param(tmp_path)
+    yield made
+    await made.source.close()
+
+
+async def test_a_card_in_mig_mode_shows_the_partitions_that_exist(mig: MigRig) -> None:
+    mig.partition(A, SMALL, LARGE)
+    found = await mig.source.discover()
+    assert found.cards[0].partitions == (SMALL, LARGE)
+    assert (found.problems, found.warnings) == ((), ())
+    assert [(one.id, one.profile, one.parent) for one in found.cards[0].offered] == [
+        ("MIG-1", "1g.5gb", A),
+        ("MIG-2", "3g.20gb", A),
+    ]
+
+
+async def test_a_card_in_mig_mode_without_partitions_offers_nothing_and_says_why(mig: MigRig) -> None:
+    mig.plug(A, mig=True)
+    found = await mig.source.discover()
+    assert (found.cards[0].offered, found.problems) == ((), ())
+    assert found.warnings == (f"card {A} is in MIG mode and has no partitions: nothing of it is offered",)
+
+
+async def test_partitions_come_and_go_while_the_source_is_open(mig: MigRig) -> None:
+    def parts(*wanted: Partition) -> Callable[[Discovery], bool]:
+        return lambda found: [card.partitions for card in found.cards] == [wanted]
+
+    mig.partition(A, SMALL)
+    await mig.source.discover()
+    mig.partition(A, LARGE)
+    await until(mig.source, parts(LARGE))
+    mig.partition(A)
+    await until(mig.source, parts())
+
+
+async def test_a_partition_comes_with_its_cards_node_and_its_own_capabilities(
+    mig: MigRig, tmp_path: Path
+) -> None:
+    (tmp_path / "dev/nvidia-caps").mkdir(parents=True)
+    for name in ("nvidia0", "nvidiactl", *(f"nvidia-caps/nvidia-cap{number}" for number in range(60, 70))):
+        (tmp_path / "dev" / name).touch()
+    for folder, minor in (("gi7", 66), ("gi7/ci0", 67), ("gi1", 60), ("gi1/ci0", 61)):
+        at = tmp_path / "capabilities/gpu0/mig" / folder
+        at.mkdir(parents=True)
+        (at / "access").write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+    mig.partition(A, LARGE, SMALL)
+    await mig.source.discover()
+    nodes = [node.container_path for node in mig.source.device_nodes(CardId(SMALL.uuid))]
+    caps = ["/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67"]
+    assert nodes == ["/dev/nvidia0", *caps, "/dev/nvidiactl"]
+
+
+async def test_a_partition_has_processes_of_its_own_and_one_that_is_gone_cannot_be_read(mig: MigRig) -> None:
+    mig.partition(A, SMALL)
+    await mig.source.discover()
+    assert await mig.source.processes(CardId(SMALL.uuid)) == ()
+    assert await mig.source.processes(CardId(LARGE.uuid)) is None
+    with pytest.raises(NotFound):
+        mig.source.device_nodes(CardId(LARGE.uuid))
+
+
+# -- signals
 
 
 async def test_a_card_is_introduced_with_its_identity(rig: Rig) -> None:

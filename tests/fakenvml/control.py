@@ -10,6 +10,27 @@ MIG_CHANGE = 0x100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FakeInstance:
+    """One MIG instance; `name` is its product name, which not all drivers end with the profile."""
+
+    uuid: str
+    name: str = ""
+    place: int = 0
+    gi: int = 0
+    ci: int = 0
+    slices: int = 1
+    compute_slices: int = 1
+    memory_mib: int = 4864
+    processes: tuple[tuple[int, int], ...] = ()
+    """(pid, MiB)"""
+    ecc: int = -1
+    error: int = 0
+
+    def line(self) -> str:
+        return _line("instance", self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FakeCard:
     """One card as the driver shows it; -1 means that the card does not support the call."""
 
@@ -52,17 +73,24 @@ class FakeCard:
     error: int = 0
     """What every call about the card answers."""
     hang: bool = False
+    instances: tuple[FakeInstance, ...] = ()
 
     def line(self) -> str:
-        return "\t".join(["card", self.uuid, *(f"{f.name}={self._text(f.name)}" for f in fields(self)[1:])])
+        return "\n".join([_line("card", self), *(one.line() for one in self.instances)])
 
-    def _text(self, name: str) -> str:
-        value = getattr(self, name)
-        if name in ("processes", "values"):
-            return ",".join(f"{one}:{other}" for one, other in value)
-        if isinstance(value, tuple):
-            return ",".join(value)
-        return str(int(value)) if isinstance(value, int) else str(value)
+
+def _line(kind: str, one: FakeCard | FakeInstance) -> str:
+    words = [f"{f.name}={_text(one, f.name)}" for f in fields(one)[1:] if f.name != "instances"]
+    return "\t".join([kind, one.uuid, *words])
+
+
+def _text(one: FakeCard | FakeInstance, name: str) -> str:
+    value = getattr(one, name)
+    if name in ("processes", "values"):
+        return ",".join(f"{first}:{second}" for first, second in value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(int(value)) if isinstance(value, int) else str(value)
 
 
 class FakeNvml:

@@ -4,6 +4,7 @@
  *             driver\t550.90.07
  *             set\tKEY\tVALUE              KEY of the whole library: init_error wait_error set_error hang
  *             card\tUUID\tKEY=VALUE...     in the order of their indices
+ *             instance\tUUID\tKEY=VALUE... a MIG instance of the card above; KEY place is where the driver lists it
  *   events  lines "UUID TYPE DATA [GI CI]", appended; delivered to event sets made before they were written
  *
  * `hang` holds the call (of a card: every call on it; of the library: the symbol named by it) until the state
@@ -25,12 +26,12 @@ enum {
     OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
     TIMED_OUT = 10, BAD_INFOROM = 14, LOST = 15,
 };
-enum { CARDS = 32, LINKS = 36, PROCESSES = 16, VALUES = 16, NONE = -1 };
+enum { CARDS = 96, LINKS = 36, PROCESSES = 16, VALUES = 16, NONE = -1 };
 
 typedef struct { unsigned pid; unsigned long long mib; } Process;
 typedef struct { unsigned field; unsigned long long value; } Value;
 
-typedef struct {
+typedef struct Card {
     char uuid[96], name[96], serial[32], pci[32];
     int minor, mig, recovery, error, hang, listed, group, switched;
     long long memory_mib, reserved_mib, used_mib, ecc, ecc_aggregate;
@@ -41,6 +42,8 @@ typedef struct {
     char link[LINKS][32];
     Process process[PROCESSES];
     Value value[VALUES];
+    struct Card *parent; /* of a MIG instance, which is a card of its own here */
+    int place, gi, ci, slices, compute_slices;
 } Card;
 
 typedef Card *Handle;
@@ -48,7 +51,7 @@ typedef struct { long offset; Handle card[CARDS]; unsigned long long mask[CARDS]
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Card table[CARDS];      /* a card keeps its place here, and so its handle, for ever */
-static Handle order[CARDS];    /* by index */
+static Handle order[CARDS];    /* by index; without instances */
 static int known, count, init_error, wait_error, set_error, started;
 static char driver[80], hanging[80], folder[4096];
 static struct timespec read_at;
@@ -90,6 +93,7 @@ static void read_item(Card *card, char *key, char *value) {
     NUMBER(remap_pending); NUMBER(remap_failed); NUMBER(retired_pending); NUMBER(inforom_corrupt);
     NUMBER(sram_exceeded); NUMBER(width); NUMBER(width_max); NUMBER(generation); NUMBER(generation_max);
     NUMBER(replays); NUMBER(busy_percent); NUMBER(fabric); NUMBER(fabric_status);
+    NUMBER(place); NUMBER(gi); NUMBER(ci); NUMBER(slices); NUMBER(compute_slices);
     if (!strcmp(key, "values"))
         for (one = strtok_r(value, ",", &rest); one && card->values < VALUES; one = strtok_r(NULL, ",", &rest))
             if (sscanf(one, "%u:%llu", &card->value[card->values].field, &card->value[card->values].value) == 2)
@@ -113,7 +117,8 @@ static void read_line(char *line) {
         if (!strcmp(name, "set_error")) set_error = atoi(item);
         if (!strcmp(name, "hang")) snprintf(hanging, sizeof hanging, "%s", item);
     }
-    if (strcmp(kind, "card") || count == CARDS) return;
+    int instance = !strcmp(kind, "instance");
+    if ((!instance && strcmp(kind, "card")) || count == CARDS || (instance && !count)) return;
     Card *card = card_of(name);
     if (!card) return;
     char uuid[96];
@@ -125,7 +130,8 @@ static void read_line(char *line) {
     card->inforom_corrupt = card->sram_exceeded = card->width = card->width_max = card->generation = NONE;
     card->generation_max = card->replays = card->busy_percent = card->fabric = NONE;
     card->listed = 1;
-    order[count++] = card;
+    if (instance) card->parent = order[count - 1];
+    else order[count++] = card;
     while ((item = strtok_r(NULL, "\t\n", &rest))) {
         char *value = strchr(item, '=');
         if (!value) continue;
@@ -154,14 +160,17 @@ static void refresh(void) {
 /* Takes the lock and leaves it held; waits outside of it while the call is told to hang. */
 static int enter(Handle card, const char *symbol) {
     pthread_mutex_lock(&lock);
-    for (refresh(); !strcmp(hanging, symbol) || (card && card->hang); refresh()) {
+    for (refresh(); !strcmp(hanging, symbol) || (card && (card->hang || (card->parent && card->parent->hang)));
+         refresh()) {
         pthread_mutex_unlock(&lock);
         usleep(10000);
         pthread_mutex_lock(&lock);
     }
     if (init_error && started) return init_error;
     if (!started && strcmp(symbol, "nvmlInitWithFlags")) return UNINITIALIZED;
-    if (card && !card->listed) return LOST;
+    if (card && card->parent && (!card->parent->listed || card->parent->error))
+        return card->parent->listed ? card->parent->error : LOST;
+    if (card && !card->listed) return card->parent ? NOT_FOUND : LOST;
     return card ? card->error : OK;
 }
 
@@ -297,6 +306,50 @@ int nvmlDeviceGetMigMode(Handle card, unsigned *current, unsigned *pending) {
     return leave(OK);
 }
 
+int nvmlDeviceGetMaxMigDeviceCount(Handle card, unsigned *to) {
+    ENTER(card);
+    *to = card->mig == NONE ? 0 : 7;
+    return leave(OK);
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Handle card, unsigned index, Handle *to) {
+    ENTER(card);
+    for (int i = 0; i < known; i++)
+        if (table[i].listed && table[i].parent == card && (unsigned)table[i].place == index) {
+            *to = &table[i];
+            return leave(OK);
+        }
+    return leave(NOT_FOUND);
+}
+
+int nvmlDeviceGetGpuInstanceId(Handle instance, unsigned *to) {
+    ENTER(instance);
+    if (!instance->parent) return leave(INVALID);
+    *to = instance->gi;
+    return leave(OK);
+}
+
+int nvmlDeviceGetComputeInstanceId(Handle instance, unsigned *to) {
+    ENTER(instance);
+    if (!instance->parent) return leave(INVALID);
+    *to = instance->ci;
+    return leave(OK);
+}
+
+typedef struct {
+    unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, flow, slices, compute_slices;
+    unsigned long long memory_mib;
+} Attributes;
+
+int nvmlDeviceGetAttributes_v2(Handle instance, Attributes *to) {
+    ENTER(instance);
+    if (!instance->parent) return leave(INVALID);
+    *to = (Attributes){.slices = instance->slices, .compute_slices = instance->compute_slices};
+    to->multiprocessors = 14 * instance->compute_slices;
+    to->memory_mib = instance->memory_mib;
+    return leave(OK);
+}
+
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } ProcessInfo;
 
 int nvmlDeviceGetComputeRunningProcesses_v3(Handle card, unsigned *size, ProcessInfo *to) {
@@ -325,9 +378,19 @@ int nvmlDeviceGetTotalEccErrors(Handle card, int type, int counter, unsigned lon
     return leave(OK);
 }
 
+/* Of an instance, and there only what is not memory: location 2. */
+int nvmlDeviceGetMemoryErrorCounter(Handle card, int type, int counter, int location, unsigned long long *to) {
+    (void)type;
+    ENTER(card);
+    if (!card->parent || counter || location == 2 || card->ecc == NONE) return leave(NOT_SUPPORTED);
+    *to = card->ecc;
+    return leave(OK);
+}
+
 #ifndef OLD_DRIVER
 int nvmlDeviceGetRemappedRows(Handle card, unsigned *corr, unsigned *uncorr, unsigned *pending, unsigned *failed) {
     ENTER(card);
+    if (card->mig == 1) return leave(NOT_SUPPORTED);
     *corr = *uncorr = 0;
     *pending = card->remap_pending;
     *failed = card->remap_failed;

@@ -24,7 +24,7 @@ nodes:
   cards:
   - {uuid: GPU-1, index: 4, memoryMiB: 81920, model: NVIDIA A100, numa: 1, pci: "00000000:B3:00",
      serial: "77", minor: 2, health: held, links: {GPU-2: nvlink}, mig: true, usedOutsideMiB: 9,
-     partitions: [{uuid: MIG-1, profile: 1g.10gb, memoryMiB: 9856}]}
+     partitions: [{uuid: MIG-1, profile: 1g.10gb+me, memoryMiB: 9856, gi: 7, ci: 0, slices: 1}]}
   - {uuid: GPU-2, index: 2, memoryMiB: null, vendor: amd}
   grants:
   - {pod: ns/p, container: main, card: GPU-1, memoryMiB: 1024, corePercent: 10, exclusive: false}
@@ -55,7 +55,8 @@ def test_every_key_arrives_in_the_model() -> None:
     assert first.pci == "0000:b3:00.0"
     assert first.health is HealthState.HELD
     assert first.mig
-    assert first.partitions[0].profile == "1g.10gb"
+    [part] = first.partitions
+    assert (part.profile, part.gi, part.ci, part.slices) == ("1g.10gb.me", 7, 0, 1)
     assert (second.vendor, second.memory_mib) == (Vendor.AMD, None)
     assert node.grants[0].memory_mib == 1024
 

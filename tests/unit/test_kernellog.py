@@ -44,6 +44,16 @@ def test_a_code_of_a_switch_is_read() -> None:
     assert read_line(line, at_ms=0, named=None)[0] == Line(kind=SXID, code=12028, pci="0000:c1:00")
 
 
+@pytest.mark.parametrize(
+    ("instance", "gi", "ci"), [(" GPU-I:05", 5, None), (" GPU-I:05 GPU-CI:00", 5, 0), ("", None, None)]
+)
+def test_an_xid_names_the_mig_instance_where_the_driver_does(
+    instance: str, gi: int | None, ci: int | None
+) -> None:
+    line = f"NVRM: Xid (PCI:0000:b3:00{instance}): 94, pid=7194, name=x, Contained"
+    assert read_line(line, at_ms=0, named=None)[0] == Line(kind=XID, code=94, pci=B3, gi=gi, ci=ci)
+
+
 def read_all(*lines: str, step_ms: int = 1) -> list[Line]:
     named: Named | None = None
     found = []

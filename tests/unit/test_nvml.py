@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from sublet.model.ids import CardId
 from sublet.model.level import SUPPRESSED
 from tests.eventually import eventually
 from tests.fakenvml.build import fake_nvml
-from tests.fakenvml.control import MIG_CHANGE, XID, FakeCard, FakeNvml
+from tests.fakenvml.control import MIG_CHANGE, XID, FakeCard, FakeInstance, FakeNvml
 
 LIMIT_S = 0.4
 POLL_S = 0.05
@@ -209,6 +210,49 @@ async def test_an_event_names_the_partition_where_the_driver_does(fake: FakeNvml
     fake.event(B, XID, 94, 2, 0)
     xid = await Heard(source).kind(B, SignalKind.XID)
     assert (xid.code, xid.gi, xid.ci) == (94, 2, 0)
+
+
+async def test_an_instance_tells_its_own_errors_and_the_card_no_leftover_of_its_instances(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
+    instance = FakeInstance(uuid="MIG-1", ecc=0)
+    fake.show(FakeCard(uuid=A, mig=1, used_mib=500, instances=(instance,)))
+    heard = Heard(source)
+    first = await heard.kind(CardId("MIG-1"), SignalKind.LEVEL)
+    fake.change(A, instances=(replace(instance, ecc=2),))
+    second = await heard.kind(CardId("MIG-1"), SignalKind.LEVEL)
+    assert [(one.name, one.value) for one in (first, second)] == [
+        ("ecc_uncorrectable", "0"),
+        ("ecc_uncorrectable", "2"),
+    ]
+    assert not [one for one in heard.all if one.name in ("leftover_memory_mib", "remap_pending")]
+
+
+async def test_an_instance_without_counters_tells_nothing(fake: FakeNvml, source: NvmlCards) -> None:
+    fake.show(
+        FakeCard(uuid=A, mig=1, instances=(FakeInstance(uuid="MIG-1"), FakeInstance(uuid="MIG-2", place=1)))
+    )
+    heard = Heard(source)
+    await heard.probe(A, "ok")
+    await heard.probe(A, "ok")
+    assert {one.card for one in heard.all} == {A}
+
+
+async def test_who_runs_on_an_instance_is_read_of_it(fake: FakeNvml, source: NvmlCards) -> None:
+    instances = (FakeInstance(uuid="MIG-1", processes=((7, 100),)), FakeInstance(uuid="MIG-2", place=1))
+    fake.show(FakeCard(uuid=A, mig=1, instances=instances))
+    await source.discover()
+    assert await source.processes(CardId("MIG-1")) == (ProcessUse(pid=7, used_mib=100),)
+    assert await source.processes(CardId("MIG-2")) == ()
+
+
+async def test_the_profile_is_made_of_sizes_where_the_driver_does_not_name_it(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
+    half = FakeInstance(uuid="MIG-1", name="NVIDIA", slices=3, compute_slices=1, memory_mib=19968)
+    fake.show(FakeCard(uuid=A, mig=1, memory_mib=40536, instances=(half,)))
+    [part] = (await source.discover()).cards[0].partitions
+    assert (part.profile, part.slices) == ("1c.3g.20gb", 1)
 
 
 async def test_a_change_of_mig_mode_makes_the_source_look_again(fake: FakeNvml, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class Settings:
     dev_root: str = "/"
     """Where the device nodes lie, seen from the agent."""
     sysfs_root: str = "/sys"
+    mig_capabilities: str = "/proc/driver/nvidia/capabilities"
+    """Where NVIDIA's driver says which device lets a process use a MIG instance."""
     amd_exporter: str = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
     """Where AMD's device metrics exporter answers, if it runs."""
     list_debounce_s: float = 0.2

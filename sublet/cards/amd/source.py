@@ -12,10 +12,10 @@ from sublet.cards.amd.exporter import SOCKET, exporter_says
 from sublet.cards.amd.observer import Observer
 from sublet.cards.amd.topology import MIB, read_topology
 from sublet.cards.devicenodes import amd_device_nodes
+from sublet.cards.divided import unsupported
 from sublet.cards.memory import Outcome, remember
 from sublet.cards.port import (
     DRIVER_NOT_LOADED,
-    MIG_UNSUPPORTED,
     DeviceNode,
     Discovery,
     Observation,
@@ -88,11 +88,10 @@ class AmdCards:
     def _discovery(self, look: _Look | None, *warnings: str) -> Discovery:
         cards = tuple(sorted(self._cards.values(), key=lambda card: card.index))
         problems = (DRIVER_NOT_LOADED,) if look is not None and not look.loaded else ()
-        mig = (MIG_UNSUPPORTED,) if any(card.mig for card in cards) else ()
         return Discovery(
             cards=cards,
             driver=look.driver if look else "",
-            problems=(*problems, *mig),
+            problems=(*problems, *unsupported(cards)),
             warnings=warnings,
         )
 

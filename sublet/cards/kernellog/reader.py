@@ -133,7 +133,14 @@ class KernelLog:
             line, self._named = read_line(record.text, at_ms=(record.at_us or 0) // 1000, named=self._named)
             if line is not None:
                 yield Observation(
-                    card=None, kind=line.kind, code=line.code, pci=line.pci, source=SOURCE, raw=record.text
+                    card=None,
+                    kind=line.kind,
+                    code=line.code,
+                    pci=line.pci,
+                    source=SOURCE,
+                    gi=line.gi,
+                    ci=line.ci,
+                    raw=record.text,
                 )
 
     def _at_rest(self) -> Iterator[Observation]:

@@ -50,8 +50,9 @@ class HealthReading:
     """Memory in use although no process holds the card."""
 
 
-def read_health(handle: Any, *, inforom: bool) -> HealthReading:
-    """`inforom`: also let the driver prove the InfoROM, which reads all of a slow memory."""
+def read_health(handle: Any, *, inforom: bool, mig: bool = False) -> HealthReading:
+    """`inforom`: also let the driver prove the InfoROM, which reads all of a slow memory. `mig`: the memory
+    that instances take for themselves is no leftover."""
     memory = _memory(handle)  # also proves that the card answers
     values = _fields(handle, ACTION, *RETIRED, *REPLAYS, *CRCS)
     action = values.get(ACTION)
@@ -68,7 +69,7 @@ def read_health(handle: Any, *, inforom: bool) -> HealthReading:
             nvlink_replays=_sum(values, REPLAYS),
             nvlink_crcs=_sum(values, CRCS),
         ),
-        leftover_mib=_leftover_mib(handle, memory),
+        leftover_mib=None if mig else _leftover_mib(handle, memory),
     )
 
 

@@ -90,6 +90,11 @@ class Observer:
         blind = outcome is Outcome.OK and not watched
         return [*found, _probe(card, "error", name="events") if blind else _probe(card, PROBES[outcome])]
 
+    def levels(self, instance: CardId, levels: Mapping[str, str]) -> list[Observation]:
+        """What was polled of one MIG instance."""
+        self._told.setdefault(instance, _Told())
+        return self._levels(instance, levels)
+
     def _reset(self, card: CardId) -> Observation:
         return Observation(card=card, kind=SignalKind.RESET, source=SOURCE)
 

@@ -1,12 +1,13 @@
 """Reads one card through NVML. Every function blocks, belongs in the worker's thread and raises NVMLError."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
+from sublet.cards.nvml.instances import read_instances
 from sublet.cards.nvml.library import optional
 from sublet.cards.port import ProcessUse
 from sublet.contract.pci import pci_address
@@ -26,13 +27,17 @@ class Reading:
     """PCI addresses at the other ends of active NVLinks."""
     on_switch: bool = False
     """Some of them end at an NVSwitch, which joins all cards on it."""
+    instances: Mapping[CardId, Any] = field(default_factory=dict)
+    """The handles of its MIG instances."""
 
 
 def read_card(index: int, sysfs_root: Path) -> Reading:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     uuid = str(pynvml.nvmlDeviceGetUUID(handle))
     pci = _pci(optional(pynvml.nvmlDeviceGetPciInfo, handle))
-    mig = optional(pynvml.nvmlDeviceGetMigMode, handle)
+    mode = optional(pynvml.nvmlDeviceGetMigMode, handle)
+    mig = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    instances = list(read_instances(handle, _total_mib(handle))) if mig else []
     ends = list(_link_ends(handle))
     card = Card(
         id=CardId(uuid),
@@ -43,13 +48,15 @@ def read_card(index: int, sysfs_root: Path) -> Reading:
         pci=pci,
         serial=optional(pynvml.nvmlDeviceGetSerial, handle),
         minor=optional(pynvml.nvmlDeviceGetMinorNumber, handle),
-        mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+        mig=mig,
+        partitions=tuple(partition for partition, _ in instances),
     )
     return Reading(
         card=card,
         handle=handle,
         nvlinks=frozenset(address for address, switch in ends if address and not switch),
         on_switch=any(switch for _, switch in ends),
+        instances={CardId(partition.uuid): instance for partition, instance in instances},
     )
 
 
@@ -58,6 +65,10 @@ def _memory_mib(handle: Any) -> int | None:
     found = optional(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     if found is not None:
         return int(found.total - found.reserved) // MIB or None
+    return _total_mib(handle)
+
+
+def _total_mib(handle: Any) -> int | None:
     found = optional(pynvml.nvmlDeviceGetMemoryInfo, handle)
     return None if found is None else int(found.total) // MIB or None
 

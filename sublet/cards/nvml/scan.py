@@ -14,11 +14,12 @@ from typing import Any
 import pynvml
 import structlog
 
+from sublet.cards.divided import nothing_offered
 from sublet.cards.memory import Outcome, remember
 from sublet.cards.nvml.library import Library, Meaning, code, meaning, outcome
 from sublet.cards.nvml.links import links
 from sublet.cards.nvml.reading import Reading, read_ancestors, read_card
-from sublet.cards.port import DRIVER_NOT_LOADED, MIG_UNSUPPORTED, Discovery
+from sublet.cards.port import DRIVER_NOT_LOADED, Discovery
 from sublet.cards.worker import Stuck, Worker
 from sublet.model.card import Card
 from sublet.model.ids import CardId
@@ -31,7 +32,8 @@ log = structlog.get_logger()
 
 
 class Scanner:
-    """`cards`, `handles` and `outcomes` are of the last look; a card that hangs keeps its old handle."""
+    """`cards`, `handles` and `outcomes` are of the last look, `instances` the handles of MIG instances by
+    card; a card that hangs keeps its old handles."""
 
     def __init__(self, worker: Worker, library: Library, sysfs_root: Path) -> None:
         self._worker = worker
@@ -40,6 +42,7 @@ class Scanner:
         self._looking = asyncio.Lock()
         self.cards: dict[CardId, Card] = {}
         self.handles: dict[CardId, Any] = {}
+        self.instances: dict[CardId, Mapping[CardId, Any]] = {}
         self.outcomes: dict[CardId, Outcome] = {}
         self.driver = ""
         self.needs_restart = ""
@@ -77,6 +80,8 @@ class Scanner:
         cards, self.outcomes = remember(self.cards, [one.card for one in readings], failed)
         hung = {card: end for card, end in self.handles.items() if self.outcomes.get(card) is Outcome.HANG}
         self.handles = hung | {one.card.id: one.handle for one in readings}
+        kept = {card: ends for card, ends in self.instances.items() if card in hung}
+        self.instances = kept | {one.card.id: one.instances for one in readings}
         await self._learn_ancestors(readings)
         joined = links(readings, self._ancestors)
         self.cards = {card.id: replace(card, links=joined.get(card.id, card.links)) for card in cards}
@@ -120,8 +125,8 @@ class Scanner:
 
     def _discovery(self, *, problems: tuple[str, ...] = (), warnings: tuple[str, ...] = ()) -> Discovery:
         cards = tuple(sorted(self.cards.values(), key=lambda card: card.index))
-        mig = (MIG_UNSUPPORTED,) if any(card.mig for card in cards) else ()
-        return Discovery(cards=cards, driver=self.driver, problems=(*problems, *mig), warnings=warnings)
+        warnings = (*warnings, *nothing_offered(cards))
+        return Discovery(cards=cards, driver=self.driver, problems=problems, warnings=warnings)
 
     async def _without_driver(self, error: pynvml.NVMLError) -> Discovery:
         what = meaning(error)

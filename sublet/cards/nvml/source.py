@@ -10,9 +10,11 @@ from pathlib import Path
 import pynvml
 
 from sublet.cards.arrivals import Arrivals
-from sublet.cards.devicenodes import nvidia_device_nodes
+from sublet.cards.devicenodes import CAPABILITIES, mig_device_nodes, nvidia_device_nodes
+from sublet.cards.divided import partition_of
 from sublet.cards.memory import Outcome
 from sublet.cards.nvml.health import HealthReading, read_health
+from sublet.cards.nvml.instances import read_levels
 from sublet.cards.nvml.library import Library, outcome
 from sublet.cards.nvml.monitor import SLICE_MS, EventMonitor
 from sublet.cards.nvml.observer import Observer
@@ -40,6 +42,7 @@ class NvmlCards:
         driver_root: Path = Path("/"),
         dev_root: Path = Path("/"),
         sysfs_root: Path = Path("/sys"),
+        capabilities: Path = CAPABILITIES,
         call_limit_s: float = 2.0,
         poll_s: float = 10.0,
         event_slice_ms: int = SLICE_MS,
@@ -49,6 +52,7 @@ class NvmlCards:
         self._scanner = Scanner(self._worker, self._library, sysfs_root)
         self._witness = Witness(sysfs_root, limit_s=call_limit_s)
         self._dev_root = dev_root
+        self._capabilities = capabilities
         self._poll_s = poll_s
         self._slice_ms = event_slice_ms
         self._observer = Observer()
@@ -137,12 +141,14 @@ class NvmlCards:
                     yield observation
             for observation in await self._poll_card(card, how):
                 yield observation
+            for observation in await self._poll_instances(card):
+                yield observation
 
     async def _poll_card(self, card: Card, how: Outcome) -> list[Observation]:
         now_s = asyncio.get_running_loop().time()
         health: HealthReading | None = None
         if how is Outcome.OK:
-            health, how = await self._read_health(card.id, now_s)
+            health, how = await self._read_health(card, now_s)
         if how is Outcome.OK:
             await self._witness.meet(card.pci)
         elif how in (Outcome.HANG, Outcome.ERROR) and await self._witness.gone(card.pci):
@@ -150,22 +156,39 @@ class NvmlCards:
         watched = self._monitor is not None and not self._monitor.trouble()
         return self._observer.polled(card.id, how, health, watched=watched, now_s=now_s)
 
-    async def _read_health(self, card: CardId, now_s: float) -> tuple[HealthReading | None, Outcome]:
-        prove = now_s >= self._proved_at_s.get(card, float("-inf")) + INFOROM_S
+    async def _poll_instances(self, card: Card) -> list[Observation]:
+        instances = self._scanner.instances.get(card.id)
+        if not instances or self._scanner.outcomes.get(card.id) is not Outcome.OK:
+            return []
         try:
-            read = partial(read_health, self._scanner.handles[card], inforom=prove)
-            health = await self._worker.call(read, about=card)
+            levels = await self._worker.call(partial(read_levels, instances), about=card.id)
+        except Stuck:
+            return []
+        return [
+            observation
+            for instance, of_it in levels.items()
+            for observation in self._observer.levels(instance, of_it)
+        ]
+
+    async def _read_health(self, card: Card, now_s: float) -> tuple[HealthReading | None, Outcome]:
+        prove = now_s >= self._proved_at_s.get(card.id, float("-inf")) + INFOROM_S
+        try:
+            read = partial(read_health, self._scanner.handles[card.id], inforom=prove, mig=card.mig)
+            health = await self._worker.call(read, about=card.id)
         except Stuck:
             return None, Outcome.HANG
         except pynvml.NVMLError as error:
             self._look_again.set()
             return None, outcome(error)
         if prove:
-            self._proved_at_s[card] = now_s
+            self._proved_at_s[card.id] = now_s
         return health, Outcome.OK
 
     async def processes(self, card: CardId) -> tuple[ProcessUse, ...] | None:
-        handle = self._scanner.handles.get(card)
+        handles = dict(self._scanner.handles)
+        for instances in self._scanner.instances.values():
+            handles |= instances
+        handle = handles.get(card)
         if handle is None:
             return None
         try:
@@ -174,10 +197,11 @@ class NvmlCards:
             return None
 
     def device_nodes(self, card: CardId) -> tuple[DeviceNode, ...]:
-        known = self._scanner.cards.get(card)
-        if known is None:
-            raise NotFound(f"no card {card}")
-        return nvidia_device_nodes(self._dev_root, known.minor)
+        if (known := self._scanner.cards.get(card)) is not None:
+            return nvidia_device_nodes(self._dev_root, known.minor)
+        if (found := partition_of(self._scanner.cards, card)) is not None:
+            return mig_device_nodes(self._dev_root, self._capabilities, *found)
+        raise NotFound(f"no card {card}")
 
     def needs_restart(self) -> str:
         return self._scanner.needs_restart

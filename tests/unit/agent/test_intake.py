@@ -156,6 +156,12 @@ def test_a_line_that_says_what_to_do_is_passed_on_even_as_the_second(code: int) 
     assert [held.value.source for held in tap.told] == [NVML, KMSG]
 
 
+def test_the_same_code_of_another_instance_is_another_fault() -> None:
+    twins = Twins()
+    told = [("nvml", 1), ("kmsg", 1), ("kmsg", 2), ("nvml", None)]
+    assert [twins.news(A, 94, way, text="", count=1, at_ms=0, gi=gi) for way, gi in told] == [1, 0, 1, 1]
+
+
 def test_other_ways_than_these_two_have_no_twins() -> None:
     assert [Twins().news(A, 31, way, text="", count=1, at_ms=0) for way in ("file", "file")] == [1, 1]
 

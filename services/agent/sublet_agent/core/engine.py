@@ -13,6 +13,7 @@ from sublet_agent.core.holders import live_holdings
 from sublet_agent.core.identity import Identity
 from sublet_agent.core.observation import Observation
 from sublet_agent.core.occupancy import occupancy
+from sublet_agent.core.partitions import still_reached
 from sublet_agent.core.preflight import problems
 from sublet_agent.core.record import Record
 from sublet_agent.core.slots import LEAST, next_count, slot_number, wanted_count, withheld_slots
@@ -130,11 +131,23 @@ class Engine:
         return Known(
             meta=self.meta,
             entry=self.entry,
-            cards=self.cards,
+            cards=self.units,
             nodes=self.nodes,
             runtime=self.config.runtime,
             boot_id=self.config.boot_id,
         )
+
+    @property
+    def units(self) -> dict[CardId, Card] | None:
+        """Every card, and every partition as one."""
+        if self.cards is None:
+            return None
+        return {each.id: each for card in self.cards.values() for each in (card, *card.offered)}
+
+    @property
+    def offered(self) -> tuple[CardId, ...]:
+        """What containers can hold: cards, and partitions in place of theirs."""
+        return tuple(each.id for card in (self.cards or {}).values() for each in card.offered)
 
     def is_given(self, card: CardId) -> bool:
         """Whether a container was prepared with `card` and is not known to have ended."""
@@ -158,14 +171,17 @@ class Engine:
 
     def _slots(self) -> list[ev.Effect]:
         """Recompute the slot list; a card that is withheld counts even when the driver lists it no more."""
-        bad = {card for card, verdict in self.verdicts.items() if verdict.withheld}
+        withheld_now = {card for card, verdict in self.verdicts.items() if verdict.withheld}
+        parents = {each.id: each.parent for each in (self.units or {}).values() if each.parent}
+        bad = withheld_now - parents.keys()
+        parts = sum(card in withheld_now and parent not in bad for card, parent in parents.items())
         held, count = self.held, self.slot_count
         if self.cards is not None:
             wanted = wanted_count(
                 cards=len(self.cards.keys() | bad), shares_per_card=self.config.shares_per_card
             )
             count = next_count(count, wanted, held)
-        quota = len(bad) * self.config.shares_per_card
+        quota = len(bad) * self.config.shares_per_card + parts  # a partition never holds more than one
         if held is not None:
             withheld = withheld_slots(count, quota, held)
         else:
@@ -186,6 +202,12 @@ class Engine:
     def _kept(self) -> ev.KeepVerdicts:
         return ev.KeepVerdicts(tuple(one for _, one in sorted(self.kept.items())))
 
+    def _shown(self, card: Card) -> Card:
+        """Without the partitions that a container can still open which was given another."""
+        reached = still_reached(card, self.nodes, self.records.values())
+        left = tuple(one for one in card.partitions if CardId(one.uuid) not in reached)
+        return replace(card, partitions=left) if reached else card
+
     def _inventory(self) -> list[ev.Effect]:
         if self.cards is None:
             return []
@@ -196,7 +218,7 @@ class Engine:
             epoch=self.config.epoch,
             seq=0,
             at_ms=0,
-            cards=tuple(self.cards.values()),
+            cards=tuple(self._shown(card) for card in self.cards.values()),
             shares_per_card=self.config.shares_per_card,
             slots=self.slot_count,
             registered=self.registered,
@@ -275,7 +297,7 @@ class Engine:
             node=self.config.node,
             boot_id=self.config.boot_id,
             epoch=self.config.epoch,
-            cards=self.cards or (),
+            cards=self.offered,
             holdings=live_holdings(seen, self.taken) or (),
             records=self.records,
             pods={grant.uid: grant.pod for grant in entry},

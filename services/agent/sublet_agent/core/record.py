@@ -26,6 +26,8 @@ class Record:
     cards: tuple[CardId, ...]
     edits: Edits
     boot_id: str
+    parents: Mapping[CardId, CardId] = field(default_factory=dict)
+    """Of those `cards` that are partitions, the card that each is part of."""
     prepared_s: float = field(default=float("-inf"), compare=False)
 
 
@@ -40,6 +42,7 @@ def record_out(record: Record) -> str:
         "decision": record.decision,
         "cards": list(record.cards),
         "bootId": record.boot_id,
+        "parents": dict(record.parents),
         "env": dict(record.edits.env),
         "nodes": [
             {"host": node.host_path, "container": node.container_path, "permissions": node.permissions}
@@ -63,6 +66,10 @@ def record_in(text: str | bytes) -> Record:
             decision=DecisionId(_text(document, "decision")),
             cards=tuple(CardId(str(card)) for card in _list(document, "cards")),
             boot_id=_text(document, "bootId"),
+            parents={
+                CardId(str(one)): CardId(str(card))
+                for one, card in _mapping(document.get("parents", {})).items()
+            },
             edits=Edits(
                 env={str(name): str(value) for name, value in _mapping(document["env"]).items()},
                 nodes=tuple(

@@ -70,8 +70,15 @@ def decide(who: Identity, record: Record | None, known: Known, *, now: float) ->
     return Give(_record(who, mine, known, known.cards, now))
 
 
-def _again(record: Record, known: Known) -> Give | Refuse:
-    """The same cards as before; their device nodes are read anew, since a reboot may renumber them."""
+def _again(record: Record, known: Known) -> Give | Wait | Refuse:
+    """The same cards as before; their device nodes are read anew, since a reboot may renumber them.
+
+    A partition must still be there: the nodes of one that was destroyed may open another's.
+    """
+    if record.parents and known.cards is None:
+        return Wait("the partitions of this node were not read yet")
+    if gone := record.parents.keys() - (known.cards or {}).keys():
+        return Refuse(f"partition {', '.join(sorted(gone))} is there no more; delete the pod")
     if all(card in known.nodes for card in record.cards):
         nodes = _nodes(record.cards, known)
         return Give(replace(record, boot_id=known.boot_id, edits=replace(record.edits, nodes=nodes)))
@@ -102,10 +109,13 @@ def _objection(
     if any(grant.state is GrantState.ENDING for grant in grants):
         return Refuse(f"the grant of pod {grants[0].pod} is ending")
     cards = {grant.grant.card for grant in grants}
-    if closed := cards & set(entry.closed):
+    closed_now = set(entry.closed)
+    if closed := {card for card in cards if closed_now & {card, seen[card].parent if card in seen else None}}:
         return Refuse(f"card {', '.join(sorted(closed))} is closed and this container never ran on it")
     if absent := cards - seen.keys():
         return Refuse(f"card {', '.join(sorted(absent))} is granted and not seen on this node")
+    if divided := {card for card in cards if seen[card].mig and not seen[card].profile}:
+        return Refuse(f"card {', '.join(sorted(divided))} is granted whole and in MIG mode")
     return None
 
 
@@ -128,6 +138,7 @@ def _record(
         cards=cards,
         edits=Edits(env=env, nodes=_nodes(cards, known)),
         boot_id=known.boot_id,
+        parents={card: parent for card in cards if (parent := seen[card].parent)},
         prepared_s=now,
     )
 

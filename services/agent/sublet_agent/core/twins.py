@@ -47,18 +47,20 @@ class Twins:
     """Remembers the faults of the last seconds that were told in one way only."""
 
     def __init__(self) -> None:
-        self._alone: dict[CardId, OrderedDict[int, _Alone]] = {}
+        self._alone: dict[CardId, OrderedDict[tuple[int, int | None], _Alone]] = {}
 
-    def news(self, card: CardId, code: int, way: str, *, text: str, count: int, at_ms: int) -> int:
-        """How many of the `count` faults are not told yet."""
+    def news(
+        self, card: CardId, code: int, way: str, *, text: str, count: int, at_ms: int, gi: int | None = None
+    ) -> int:
+        """How many of the `count` faults are not told yet; `gi` is the MIG instance that they name."""
         if way not in WAYS:
             return count
         codes = self._alone.setdefault(card, OrderedDict())
-        alone = codes.get(code)
+        alone = codes.get((code, gi))
         if alone is None:
             if len(codes) >= CODES:
                 codes.popitem(last=False)
-            alone = codes[code] = _Alone(way)
+            alone = codes[code, gi] = _Alone(way)
         alone.forget(at_ms - SAME_FAULT_MS)
         left = count if alone.way == way else alone.match(count)
         if left:

@@ -40,7 +40,11 @@ async def feed_cards(source: CardReader, driver: Driver) -> None:
             await driver.submit(
                 ev.CardsSeen(
                     cards=found.cards,
-                    nodes={card.id: _nodes(source, card.id) for card in found.cards},
+                    nodes={
+                        each.id: _nodes(source, each.id)
+                        for card in found.cards
+                        for each in (card, *card.offered)
+                    },
                     driver=found.driver,
                     problems=found.problems,
                 )

@@ -31,7 +31,9 @@ class Intake:
         card, bucket = self._place(one.card)
         count = one.count
         if card is not None and one.kind is SignalKind.XID:
-            count = self._twins.news(card, one.code, one.source, text=one.raw, count=count, at_ms=at_ms)
+            count = self._twins.news(
+                card, one.code, one.source, text=one.raw, count=count, at_ms=at_ms, gi=one.gi
+            )
         elif card is not None and one.kind in POLLED and one.name != SUPPRESSED:
             value = self._levels.value(card, one.name, one.value)
             one = one if value == one.value else replace(one, value=value)

@@ -28,7 +28,7 @@ class Looks:
             observation = await self._observer.observe(
                 generation=self._engine.generation,
                 revision=entry.revision if entry else 0,
-                cards=tuple(self._engine.cards or ()),
+                cards=self._engine.offered,
             )
             await self._driver.submit(ev.Observed(observation))
             await asyncio.sleep(_GAP_S)

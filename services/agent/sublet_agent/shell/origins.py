@@ -58,6 +58,7 @@ def _file(settings: Settings) -> CardSource:
         inventory=Path(settings.inventory),
         signals=Path(settings.signals) if settings.signals else None,
         dev_root=Path(settings.dev_root),
+        capabilities=Path(settings.mig_capabilities),
         probe_s=settings.poll_s,
     )
 
@@ -70,6 +71,7 @@ def _nvidia(settings: Settings) -> CardSource:
         driver_root=Path(settings.driver_root),
         dev_root=Path(settings.dev_root),
         sysfs_root=Path(settings.sysfs_root),
+        capabilities=Path(settings.mig_capabilities),
         call_limit_s=settings.nvml_call_limit_s,
         poll_s=settings.poll_s,
     )

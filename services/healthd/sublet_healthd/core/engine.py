@@ -244,7 +244,16 @@ class Engine:
         view = self._node(signal.node)
         line, view.named = read_line(signal.raw, at_ms=signal.at_ms, named=view.named)
         if line is not None:
-            told = replace(signal, kind=line.kind, code=line.code, pci=line.pci, source="kmsg", card=None)
+            told = replace(
+                signal,
+                kind=line.kind,
+                code=line.code,
+                pci=line.pci,
+                gi=line.gi,
+                ci=line.ci,
+                source="kmsg",
+                card=None,
+            )
             yield from self._signal(told, now_ms)
 
     def _inventory(self, seen: Inventory, now_ms: int) -> Iterator[Effect]:
