@@ -4,12 +4,12 @@ import argparse
 from fractions import Fraction
 from typing import Any
 
-from sublet.contract import dialects
+from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.dialects.memoryunits import UNITS_MIB, MemoryUnits, Pool
 from sublet.contract.podspec import Json, containers
 from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
-from sublet.model.claim import Claim, PodAsk
+from sublet.model.claim import Claim, LinkWish, PodAsk, Wishes
 from sublet.model.errors import BadRequest
 from sublet.model.reasons import Refusal
 
@@ -104,6 +104,16 @@ def claim_document(claim: Claim) -> dict[str, Any]:
         "profile": claim.profile,
     }
     return document | ({"grows": True} if claim.grows else {})
+
+
+def wishes_document(wishes: Wishes) -> dict[str, str]:
+    """The annotations that say which cards go together; those of other systems are read as ours."""
+    found = {
+        keys.LINK: wishes.link.value if wishes.link is not LinkWish.PREFERRED else "",
+        keys.NUMA: "same" if wishes.one_numa else "",
+        keys.SAME_CARD: wishes.same_card or "",
+    }
+    return {key: value for key, value in found.items() if value}
 
 
 def _number(value: Fraction) -> int | float:

@@ -7,6 +7,7 @@ from sublet.cli import asking
 from sublet.cli.commands import Commands
 from sublet.cli.manifest import read_pods
 from sublet.cli.output import add_output, print_json, print_table
+from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.patching import DEFAULT_SCHEDULER
 from sublet.contract.podspec import Json
@@ -45,6 +46,8 @@ def claims_of(pod: Json, options: Options) -> dict[str, Any]:
         "containers": {claim.container: asking.claim_document(claim) for claim in claims},
         "refused": asking.refusal_document(ask) if isinstance(ask, Refusal) else None,
     }
+    if isinstance(ask, PodAsk) and (wishes := asking.wishes_document(ask.wishes)):
+        document["wishes"] = wishes
     return document | ({"schedulerName": {"from": replaced, "to": DEFAULT_SCHEDULER}} if replaced else {})
 
 
@@ -72,10 +75,12 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _note(document: dict[str, Any], claim: dict[str, Any]) -> str:
     names = document.get("schedulerName")
+    wishes = (f"{key.removeprefix(keys.PREFIX)} {value}" for key, value in document.get("wishes", {}).items())
     notes = (
         "exclusive" if claim["exclusive"] else "",
         f"profile {claim['profile']}" if claim["profile"] else "",
         "over several cards where one has too little" if claim.get("grows") else "",
+        *wishes,
         f"schedulerName {names['from']} becomes {names['to']}" if names else "",
     )
     return "; ".join(note for note in notes if note)

@@ -98,6 +98,7 @@ def explanation(
             claim.container: asking.claim_document(claim)
             for claim in (ask.claims if isinstance(ask, PodAsk) else ())
         },
+        "wishes": asking.wishes_document(ask.wishes) if isinstance(ask, PodAsk) else {},
         "refused": asking.refusal_document(ask) if isinstance(ask, Refusal) else None,
         "decision": written.id if written else None,
         "containers": {
@@ -178,6 +179,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         refused = document["refused"]
         told.append(f"  {refused['code']}: {refused['message']}. {refused['hint']}")
     told += [f"  asked by {name}: {_asked(claim)}" for name, claim in document["claims"].items()]
+    told += [f"  wishes {key}: {value}" for key, value in document["wishes"].items()]
     if document["containers"]:
         told.append(f"  decided {document['decision']}: node {document['node']}")
         told += [

@@ -13,11 +13,7 @@ from sublet.model.claim import LinkWish, Policy, ServiceClass, Wishes
 from sublet.model.ids import CardId
 from sublet.model.reasons import Refusal, RefusalCode
 
-_NOT_YET = {
-    keys.NUMA: ("same",),
-}
-
-
+NUMA_VALUES = ("same",)
 _USUAL: Mapping[ServiceClass | None, Policy] = {
     ServiceClass.ONLINE: Policy.SPREAD,
     ServiceClass.OFFLINE: Policy.BINPACK,
@@ -68,6 +64,7 @@ def read_wishes(
         card_policy=Policy(written[keys.CARD_POLICY]) if keys.CARD_POLICY in written else usual,
         service_class=service_class,
         link=LinkWish(written.get(keys.LINK, LinkWish.PREFERRED)),
+        one_numa=keys.NUMA in written,
         same_card=same_card,
         node_selector=dict((pod.get("spec") or {}).get("nodeSelector") or {}),
         affinity=podspec.required_affinity(pod),
@@ -86,15 +83,14 @@ def _judge(key: str, value: object) -> Refusal | None:
             message=f"unknown annotation {key}={value!r}",
             hint=f"Known: {', '.join(sorted(keys.USER_ANNOTATIONS))}",
         )
-    if key in _NOT_YET:
-        allowed = _NOT_YET[key]
-        return _not_yet(key, value) if value in allowed else _bad(key, value, allowed)
     if key == keys.ISOLATION:
         return None if value == "none" else _not_yet(key, value)
     if key in (keys.NODE_POLICY, keys.CARD_POLICY):
         return None if value in list(Policy) else _bad(key, value, tuple(Policy))
     if key == keys.LINK:
         return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
+    if key == keys.NUMA:
+        return None if value in NUMA_VALUES else _bad(key, value, NUMA_VALUES)
     if key == keys.SERVICE_CLASS:
         return None if value in list(ServiceClass) else _bad(key, value, tuple(ServiceClass))
     if key in (keys.GANG, keys.GANG_SIZE):

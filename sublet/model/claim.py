@@ -97,6 +97,8 @@ class Wishes:
     node_policy: Policy | None = None
     card_policy: Policy | None = None
     link: LinkWish = LinkWish.PREFERRED
+    one_numa: bool = False
+    """All cards of the pod are on one NUMA node of their machine."""
     same_card: str | None = None
     """A group name within the namespace: all its members share one card."""
     service_class: ServiceClass | None = None

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     PROFILE_MISMATCH = "ProfileMismatch"
     TOO_FEW_CARDS = "TooFewCardsOnNode"
     NOT_LINKED = "NotLinked"
+    UNKNOWN_NUMA = "UnknownNuma"
+    NOT_ON_ONE_NUMA = "NotOnOneNuma"
     SAME_CARD_FULL = "SameCardFull"
     # over all
     LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
@@ -116,6 +118,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.PROFILE_MISMATCH: Explanation("the card is whole and a partition was asked for, or the other way round, or its profile is another", "ask for a profile that `sublet cards` shows, or for whole cards"),
     Reason.TOO_FEW_CARDS: Explanation("this card would do, but its node has not enough like it", "ask for fewer cards, or wait"),
     Reason.NOT_LINKED: Explanation("no set of cards on the node is joined by nvlink", "set sublet.dev/link: preferred, or ask for fewer cards"),
+    Reason.UNKNOWN_NUMA: Explanation("nobody says on which NUMA node of its machine the card is", "remove sublet.dev/numa, or write `numa` into the inventory if it comes from a file"),
+    Reason.NOT_ON_ONE_NUMA: Explanation("this card would do, but no NUMA node of its machine has enough like it", "remove sublet.dev/numa, ask for fewer cards, or wait"),
     Reason.SAME_CARD_FULL: Explanation("the card of the pod's same-card group is elsewhere or full", "ask for less, or use another group"),
     Reason.LARGER_THAN_ANY_NODE: Explanation("larger than any node known", "ask for less, or add a larger node"),
     Reason.UNDECIDED: Explanation("no decision was made in time", "nothing: it is decided as soon as the scheduler can"),

@@ -1,6 +1,7 @@
 """Laws of placing: what fits is found, nothing is promised twice, and the indices know what a scan knows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -44,16 +45,18 @@ WISHES: list[dict[str, str]] = [
     {},
     {},
     {keys.LINK: "required"},
+    {keys.NUMA: "same"},
     {keys.CARD_MODELS: "t4"},
     {keys.EXCLUDE_CARD_UUIDS: "n1-0,n2-1"},
     {keys.CARD_POLICY: "spread"},
     {keys.NODE_POLICY: "spread"},
 ]
 CARDS = st.builds(
-    lambda gib, model, vendor: (gib, model, vendor),
+    lambda gib, model, vendor, numa: (gib, model, vendor, numa),
     st.sampled_from([4, 10, 10, None]),
     st.sampled_from(["A100", "A100", "T4"]),
     st.sampled_from([Vendor.NVIDIA, Vendor.NVIDIA, Vendor.NVIDIA, Vendor.AMD]),
+    st.sampled_from([0, 0, 1, None]),
 )
 
 
@@ -66,8 +69,8 @@ def fleets(draw: st.DrawFn) -> Nodes:
     for at in range(draw(st.integers(1, 3))):
         kinds = draw(st.lists(CARDS, min_size=1, max_size=4))
         held = [
-            card(f"n{at}-{index}", index=index, gib=gib, model=model, vendor=vendor)
-            for index, (gib, model, vendor) in enumerate(kinds)
+            replace(card(f"n{at}-{index}", index=index, gib=gib, model=model, vendor=vendor), numa=numa)
+            for index, (gib, model, vendor, numa) in enumerate(kinds)
         ]
         pairs = draw(st.lists(st.sampled_from(list(Link)), min_size=6, max_size=6))
         joined = dict(zip(combinations(range(len(held)), 2), pairs, strict=False))
@@ -83,14 +86,7 @@ def with_links(one: Card, held: Sequence[Card], joined: dict[tuple[int, int], Li
     links = {
         held[b if a == one.index else a].id: link for (a, b), link in joined.items() if one.index in (a, b)
     }
-    return type(one)(
-        id=one.id,
-        index=one.index,
-        model=one.model,
-        vendor=one.vendor,
-        memory_mib=one.memory_mib,
-        links=links,
-    )
+    return replace(one, links=links)
 
 
 def use(nodes: Nodes, one: Card, how: str) -> None:
@@ -163,6 +159,10 @@ def _together(node: NodeState, ask: PodAsk, found: dict[str, tuple[CardState, ..
             or one.used_core + sum(claim.core_percent for claim in mine) > 100
         ):
             return False
+    if ask.wishes.one_numa:
+        numas = {one.card.numa for cards in found.values() for one in cards}
+        if len(numas) > 1 or None in numas:
+            return False
     groups: dict[str, set[CardId]] = {}
     for claim in ask.claims:
         group = "all" if ask.wishes.same_card else claim.one_card_group
@@ -215,7 +215,8 @@ def test_every_card_and_every_node_counts_once_in_a_no(nodes: Nodes, manifest: d
 @settings(deadline=None, max_examples=100)
 @given(fleets(), pods())
 def test_what_is_larger_than_any_node_fits_on_no_empty_one(nodes: Nodes, manifest: dict[str, Any]) -> None:
-    manifest["metadata"]["annotations"].pop(keys.LINK, None)
+    for key in (keys.LINK, keys.NUMA):
+        manifest["metadata"]["annotations"].pop(key, None)
     ask = builders.ask(manifest)
     outcome = nodes.placer.place(ask, now=0.0)
     for node in nodes.fleet.nodes.values():

@@ -25,6 +25,7 @@ WISHES = {
         **hami.CARD_LISTS,
         hami.NODE_POLICY: keys.NODE_POLICY,
         hami.CARD_POLICY: f"{keys.CARD_POLICY}, {keys.LINK}",
+        hami.NUMA_BIND: keys.NUMA,
     },
     "volcano": {**volcano.CARD_LISTS, volcano.GROUP_POLICY: keys.NODE_POLICY},
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import NATIVE_NAME
-from sublet.contract.wishes import read_wishes
+from sublet.contract.wishes import NUMA_VALUES, read_wishes
 from sublet.model.claim import LinkWish, Policy
 from sublet.model.reasons import Refusal, RefusalCode
 from tools.reference.page import code, codes, page, table
@@ -43,8 +43,12 @@ WISHES: Mapping[str, tuple[tuple[str, ...], str]] = {
         tuple(Policy),
         "fill cards one after another, spread, or leave what later pods can use",
     ),
-    keys.LINK: (tuple(LinkWish), "for several cards: as many pairs joined by nvlink as possible, or all"),
-    keys.NUMA: (("same",), "all cards of the container on one NUMA node"),
+    keys.LINK: (
+        tuple(LinkWish),
+        "for several cards: those that are joined best (nvlink, then one switch, then one NUMA node), or only cards of "
+        "which each pair is joined by nvlink",
+    ),
+    keys.NUMA: (NUMA_VALUES, "all cards of the pod on one NUMA node of the machine"),
     keys.ISOLATION: (("none", "an adapter's name"), "how shares are kept apart"),
     keys.SERVICE_CLASS: (
         ("online", "offline"),

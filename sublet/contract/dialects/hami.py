@@ -134,7 +134,9 @@ def _wish(key: str, value: str) -> dict[str, str] | Refusal:
     if key == CARD_POLICY:
         return _card_policy(key, value)
     if key == NUMA_BIND:
-        return {} if value == "false" else not_yet(key, value)
+        if value not in ("true", "false"):
+            return bad_annotation(key, value, "true or false")
+        return {keys.NUMA: "same"} if value == "true" else {}
     if key == MODE:
         if value not in _MODE:
             return bad_annotation(key, value, ", ".join(_MODE))

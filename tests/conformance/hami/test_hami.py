@@ -210,6 +210,17 @@ def test_cards_are_chosen_as_the_annotations_say(annotations: dict[str, str], ex
     assert Cluster(MODELS).seats([wishing(annotations)]) == [{"app": [expected]}]
 
 
+def test_cards_are_bound_to_one_numa_node_as_the_annotation_says() -> None:
+    held = [card(f"n1/{at}", 24576, numa=numa) for at, numa in enumerate((0, 1, 1, None))]
+    two = {COUNT: 2, MEM: 3000}
+    cluster = Cluster({"name": "n1", "cards": held})
+    assert cluster.seats([wishing({"nvidia.com/numa-bind": "true"}, two)]) == [{"app": ["n1/1", "n1/2"]}]
+    assert cluster.place(wishing({"nvidia.com/numa-bind": "true"}, {COUNT: 3, MEM: 3000}))["reasons"] == {
+        "UnknownNuma": 1,
+        "NotOnOneNuma": 3,
+    }
+
+
 def test_a_policy_of_nodes_and_one_of_cards() -> None:
     nodes = (used(cards("n1", 24576, 24576), _0=9000), cards("n2", 24576, 24576))
     pack = {"hami.io/node-scheduler-policy": "binpack", "hami.io/gpu-scheduler-policy": "spread"}
@@ -226,7 +237,7 @@ def test_a_policy_of_nodes_and_one_of_cards() -> None:
         ("hami.io/gpu-scheduler-policy", "best", "BadAnnotation"),
         ("hami.io/node-scheduler-policy", "mutex", "BadAnnotation"),
         ("hami.io/device-scoring-weights", "slot=1,core=1,memory=3", "NotSupportedYet"),
-        ("nvidia.com/numa-bind", "true", "NotSupportedYet"),
+        ("nvidia.com/numa-bind", "yes", "BadAnnotation"),
         ("nvidia.com/vgpu-mode", "mig", "NotSupportedYet"),
         ("nvidia.com/vgpu-mode", "hami-core-mig", "BadAnnotation"),
     ],

@@ -42,6 +42,7 @@ def test_without_annotations_links_are_preferred_and_the_rest_is_open() -> None:
         (keys.CARD_POLICY, "binpack", "card_policy", Policy.BINPACK),
         (keys.LINK, "required", "link", LinkWish.REQUIRED),
         (keys.LINK, "preferred", "link", LinkWish.PREFERRED),
+        (keys.NUMA, "same", "one_numa", True),
         (keys.SAME_CARD, "team-1", "same_card", "team-1"),
     ],
 )
@@ -56,7 +57,6 @@ def test_no_isolation_is_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        (keys.NUMA, "same"),
         (keys.ISOLATION, "mps"),
     ],
 )

@@ -2,18 +2,16 @@
 
 import random
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import pytest
 from sublet_scheduler.core.assigning import Objections, assign
 from sublet_scheduler.core.facts import Taint
 from sublet_scheduler.core.fleet import CardState
-from sublet_scheduler.core.linking import best_linked, linked_sets
 from sublet_scheduler.core.shapes import Policies, Shape
 
 from sublet.contract import keys
-from sublet.model.card import Card, Link, Vendor
+from sublet.model.card import Card, Vendor
 from sublet.model.claim import Policy
 from sublet.model.health import HealthState
 from sublet.model.ids import CardId, NodeName
@@ -516,42 +514,6 @@ def test_of_a_linked_pair_that_is_half_used_no_pair_is_left() -> None:
 
 def test_one_card_alone_needs_no_link() -> None:
     assert one_node(card("a")).place(container(gpu=1), annotations={keys.LINK: "required"})
-
-
-_VALUES = {Link.NVLINK: 10**6, Link.SWITCH: 10**3, Link.HOST: 1, None: 0}
-
-
-def value(chosen: tuple[CardState, ...] | list[CardState]) -> int:
-    return sum(_VALUES[a.card.links.get(b.card.id)] for a, b in combinations(chosen, 2))
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_the_best_set_of_cards_is_found_as_by_trying_all(seed: int) -> None:
-    draw = random.Random(seed)
-    names = [CardId(f"c{at}") for at in range(draw.randint(2, 6))]
-    links: dict[CardId, dict[CardId, Link]] = {name: {} for name in names}
-    for one, other in combinations(names, 2):
-        link = draw.choice([Link.NVLINK, Link.NVLINK, Link.SWITCH, Link.HOST, None])
-        if link:
-            links[one][other] = links[other][one] = link
-    states = [
-        CardState(card=replace(card(name, index=at), links=links[name])) for at, name in enumerate(names)
-    ]
-    count = draw.randint(2, len(names))
-    every = list(combinations(states, count))
-    assert value(list(best_linked(states, count))) == max(value(one) for one in every)
-    linked = [list(one) for one in every if value(one) == 10**6 * (count * (count - 1) // 2)]
-    assert [list(one) for one in linked_sets(states, count)] == linked
-
-
-def test_sixteen_cards_in_two_halves_give_one_half() -> None:
-    half = {at: [f"c{other}" for other in range(16) if other % 2 == at % 2 != other] for at in range(16)}
-    held = [
-        card(f"c{at}", index=at, links={o: "nvlink" for o in half[at] if o != f"c{at}"}) for at in range(16)
-    ]
-    states = [CardState(card=one) for one in held]
-    chosen = best_linked(states, 8)
-    assert {one.card.index % 2 for one in chosen} in ({0}, {1})
 
 
 # -- several containers

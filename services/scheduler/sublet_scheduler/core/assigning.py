@@ -15,7 +15,7 @@ from sublet.model.ids import CardId
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.fleet import CardState, NodeState
-from sublet_scheduler.core.linking import linked_sets, sets_by_links
+from sublet_scheduler.core.linking import broken, linked_sets, sets_by_links, worth
 from sublet_scheduler.core.need import Load, Need
 
 MOST_TRIES = 200
@@ -67,7 +67,8 @@ def too_large(node: NodeState, asked: Asked) -> bool:
 
 
 CardOrder = Callable[[CardState, Load], tuple[Any, ...]]
-"""The smaller, the better for the load."""
+"""What the policy thinks of a card: the smaller, the better for the load. Of equals the one comes first that
+breaks the least of what is joined, then the first by index."""
 
 
 def assign(
@@ -75,6 +76,40 @@ def assign(
 ) -> Assigned | Objections:
     """Choose cards of one node, given by ascending index, for all loads of a pod."""
     order = order or (_emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first)
+    if asked.wishes.one_numa:
+        return _on_one_numa(cards, asked, shares_per_card, order)
+    return _anywhere(cards, asked, shares_per_card, order)
+
+
+def _on_one_numa(
+    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder
+) -> Assigned | Objections:
+    """The cards of one NUMA node: of those with room the one whose cards are joined best."""
+    found = []
+    for numa in sorted({state.card.numa for state in cards if state.card.numa is not None}):
+        here = [state for state in cards if state.card.numa == numa]
+        outcome = _anywhere(here, asked, shares_per_card, order)
+        if isinstance(outcome, Assigned):
+            found.append(outcome)
+    if found:
+        return min(found, key=lambda one: _preference(one, order))
+    outcome = _anywhere(cards, asked, shares_per_card, order)
+    if isinstance(outcome, Objections):
+        return outcome
+    load = asked.loads[0]
+    reasons = {state.card.id: objection(state, load, asked.wishes, shares_per_card) for state in cards}
+    return Objections({card: reason or Reason.NOT_ON_ONE_NUMA for card, reason in reasons.items()})
+
+
+def _preference(assigned: Assigned, order: CardOrder) -> tuple[Any, ...]:
+    joined = sum(worth(states) for states in assigned.seats)
+    seats = zip(assigned.loads, assigned.seats, strict=True)
+    return (assigned.grown, -joined, [order(state, load) for load, states in seats for state in states])
+
+
+def _anywhere(
+    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder
+) -> Assigned | Objections:
     first = _Search(asked, shares_per_card, order)
     hopeless = len(asked.loads) > 1 and not _within(cards, asked.loads, shares_per_card)
     if hopeless:
@@ -169,7 +204,9 @@ def wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
         return Reason.UUID_MISMATCH
     if load.vendors and load.vendors != {card.vendor}:
         return Reason.VENDOR_MISMATCH
-    return None if load.profiles == {card.profile} else Reason.PROFILE_MISMATCH
+    if load.profiles != {card.profile}:
+        return Reason.PROFILE_MISMATCH
+    return Reason.UNKNOWN_NUMA if wishes.one_numa and card.numa is None else None
 
 
 @dataclass(slots=True)
@@ -220,10 +257,10 @@ class _Search:
             return
         keyed = {card.card.id: self.order(card, load) for card in fitting}
         if load.cards == 1:
-            yield [min(fitting, key=lambda one: keyed[one.card.id])]  # mostly the only one that is asked for
-            yield from ([card] for card in sorted(fitting, key=lambda one: keyed[one.card.id])[1:])
+            yield [_first(fitting, keyed, cards)]  # mostly the only one that is asked for
+            yield from ([card] for card in _sorted(fitting, keyed, cards)[1:])
             return
-        fitting.sort(key=lambda one: keyed[one.card.id])
+        fitting = _sorted(fitting, keyed, cards)
         required = asked.wishes.link is LinkWish.REQUIRED
         some = False
         for chosen in (linked_sets if required else sets_by_links)(fitting, load.cards):
@@ -241,12 +278,30 @@ class _Search:
         self.objections = self.objections or reasons
 
 
-def _fullest_first(state: CardState, _: Load) -> tuple[int, int, int, str]:
-    return (state.free_mib, state.free_core, state.card.index, state.card.id)
+def _first(
+    fitting: Sequence[CardState], keyed: Mapping[CardId, tuple[Any, ...]], cards: Sequence[CardState]
+) -> CardState:
+    """The first of `_sorted`."""
+    least = min(keyed.values())
+    alike = [one for one in fitting if keyed[one.card.id] == least]
+    return alike[0] if len(alike) == 1 else _sorted(alike, keyed, cards)[0]
 
 
-def _emptiest_first(state: CardState, _: Load) -> tuple[int, int, int, str]:
-    return (-state.free_mib, -state.free_core, state.card.index, state.card.id)
+def _sorted(
+    fitting: Sequence[CardState], keyed: Mapping[CardId, tuple[Any, ...]], cards: Sequence[CardState]
+) -> list[CardState]:
+    def key(one: CardState) -> tuple[Any, ...]:
+        return (keyed[one.card.id], broken(one, cards), one.card.index, one.card.id)
+
+    return sorted(fitting, key=key)
+
+
+def _fullest_first(state: CardState, _: Load) -> tuple[int, int]:
+    return (state.free_mib, state.free_core)
+
+
+def _emptiest_first(state: CardState, _: Load) -> tuple[int, int]:
+    return (-state.free_mib, -state.free_core)
 
 
 def taken(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:

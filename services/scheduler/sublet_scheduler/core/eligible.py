@@ -71,6 +71,7 @@ def class_of(ask: PodAsk, asked: Asked) -> Hashable:
         wishes.exclude_card_models,
         wishes.card_uuids,
         wishes.exclude_card_uuids,
+        wishes.one_numa,
         tuple((load.vendors, load.profiles) for load in asked.loads),
     )
 

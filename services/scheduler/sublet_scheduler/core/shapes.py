@@ -48,6 +48,7 @@ class Shape:
             node_policy,
             asked.card_policy,
             wishes.link,
+            wishes.one_numa,
             (ask.cpu_milli, ask.memory_mib, asked.bound) if fragmentation else None,
             wishes.same_card is not None,
             only_card,
@@ -70,7 +71,8 @@ def _is_simple(asked: Asked) -> bool:
     [load] = asked.loads
     if load.grows or len(load.needs) != 1:
         return False
-    return load.cards == 1 or asked.wishes.link is not LinkWish.REQUIRED
+    free = asked.wishes.link is not LinkWish.REQUIRED and not asked.wishes.one_numa
+    return load.cards == 1 or free
 
 
 def _claims_key(ask: PodAsk) -> Hashable:
