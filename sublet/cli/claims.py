@@ -48,7 +48,12 @@ def claims_of(pod: Json, options: Options) -> dict[str, Any]:
     }
     if isinstance(ask, PodAsk) and (wishes := asking.wishes_document(ask.wishes)):
         document["wishes"] = wishes
-    return document | ({"schedulerName": {"from": replaced, "to": DEFAULT_SCHEDULER}} if replaced else {})
+    off = asking.off_in_a_cluster(ask)
+    return (
+        document
+        | ({"schedulerName": {"from": replaced, "to": DEFAULT_SCHEDULER}} if replaced else {})
+        | ({"offInACluster": off} if off else {})
+    )
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -82,6 +87,7 @@ def _note(document: dict[str, Any], claim: dict[str, Any]) -> str:
         "over several cards where one has too little" if claim.get("grows") else "",
         *wishes,
         f"schedulerName {names['from']} becomes {names['to']}" if names else "",
+        asking.off_words(document.get("offInACluster", ())),
     )
     return "; ".join(note for note in notes if note)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sublet.cli.document import Document, read_documents
+from sublet.cli.podtemplate import spelled, templates
 from sublet.cli.shape import AMOUNTS, TEXTS, Path, faults
 from sublet.contract.podspec import Json
 
@@ -35,11 +36,9 @@ _CONTAINER = {
     "resources": {"limits": AMOUNTS, "requests": AMOUNTS},
 }
 _TERM = {"matchExpressions": [_REQUIREMENT], "matchFields": [_REQUIREMENT]}
+_OWNED = {"uid": str, "ownerReferences": [{"uid": str, "kind": str, "name": str, "controller": bool}]}
 POD_SHAPE = {
-    "metadata": {
-        **_NAMES,
-        "ownerReferences": [{"uid": str, "kind": str, "controller": bool}],
-    },
+    "metadata": {**_NAMES, **_OWNED},
     "spec": {
         "containers": [_CONTAINER],
         "initContainers": [_CONTAINER],
@@ -56,6 +55,24 @@ POD_SHAPE = {
         },
     },
 }
+_RUNNING_SHAPE = {
+    "spec": {
+        part: [{"image": str, "command": [str], "args": [str], "env": [{"name": str, "value": str}]}]
+        for part in ("containers", "initContainers")
+    }
+    | {"volumes": [{"hostPath": {"path": str}}]},
+}
+"""What else tells of a running system, beyond what a claim is read from."""
+_OBJECT_SHAPES = {
+    "Node": {"status": {"capacity": AMOUNTS}},
+    "DaemonSet": {"status": {"desiredNumberScheduled": int}},
+    "Pod": {"status": {"phase": str}},
+    "MutatingWebhookConfiguration": {
+        "webhooks": [{"name": str, "rules": [{"operations": [str], "resources": [str]}]}]
+    },
+    "ResourceSlice": {"spec": {"driver": str, "nodeName": str}},
+    "ConfigMap": {"data": TEXTS},
+}
 _WORKLOAD_SHAPE = {
     "metadata": _NAMES,
     "spec": {"replicas": int, "parallelism": int, "template": {}, "jobTemplate": {"spec": {"template": {}}}},
@@ -71,6 +88,37 @@ def read_pods(files: Sequence[str]) -> list[Json]:
     return [pod for file in files for document in read_documents(file) for pod in _pods(document)]
 
 
+def read_objects(files: Sequence[str]) -> list[Json]:
+    """The objects of all files in order, of any kind; lists are taken apart, pod templates are checked.
+
+    Raises:
+        Unreadable: a file or an object in it cannot be read.
+    """
+    return [one for file in files for document in read_documents(file) for one in _objects(document)]
+
+
+def _objects(document: Document) -> Iterator[Json]:
+    try:
+        yield from _taken_apart(document, document.value, ())
+    except RecursionError:
+        raise document.unreadable("it contains itself") from None
+
+
+def _taken_apart(document: Document, value: Any, path: Path) -> Iterator[Json]:
+    _kind_of(document, value, path)
+    if isinstance(value.get("items"), list):  # of a List, and of a DeploymentList too
+        for at, item in enumerate(value["items"]):
+            yield from _taken_apart(document, item, (*path, "items", at))
+        return
+    _check(document, value, {"metadata": {**_NAMES, **_OWNED}}, path)
+    _check(document, value, _OBJECT_SHAPES.get(value["kind"], {}), path)
+    for steps, template in templates(value):
+        for shape in (POD_SHAPE, _RUNNING_SHAPE):
+            _check(document, template, shape, (*path, *steps))
+        _refuse_twins(document, template, (*path, *steps))
+    yield _named(document, value, path)
+
+
 def _pods(document: Document) -> Iterator[Json]:
     try:
         yield from _expanded(document, document.value, ())
@@ -79,11 +127,7 @@ def _pods(document: Document) -> Iterator[Json]:
 
 
 def _expanded(document: Document, value: Any, path: Path) -> Iterator[Json]:
-    if not isinstance(value, Mapping):
-        raise document.unreadable(f"{repr(value)[:80]} is not a Kubernetes object", path)
-    kind = value.get("kind")
-    if not isinstance(kind, str) or not kind:
-        raise document.unreadable("the object has no kind", path)
+    kind = _kind_of(document, value, path)
     if _group(value) not in (None, *GROUPS.get(kind, ())):
         return
     if kind == "List":
@@ -96,6 +140,15 @@ def _expanded(document: Document, value: Any, path: Path) -> Iterator[Json]:
         yield _named(document, value, path)
     elif kind in GROUPS:
         yield from _replicas(document, value, kind, path)
+
+
+def _kind_of(document: Document, value: Any, path: Path) -> str:
+    if not isinstance(value, Mapping):
+        raise document.unreadable(f"{repr(value)[:80]} is not a Kubernetes object", path)
+    kind = value.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise document.unreadable("the object has no kind", path)
+    return kind
 
 
 def _group(value: Mapping[str, Any]) -> str | None:
@@ -154,5 +207,4 @@ def _refuse_twins(document: Document, pod: Mapping[str, Any], path: Path) -> Non
 
 def _check(document: Document, value: Any, shape: Any, path: Path) -> None:
     for where, what in faults(value, shape, path):
-        spelled = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in where).lstrip(".")
-        raise document.unreadable(f"{spelled}: {what}", where)
+        raise document.unreadable(f"{spelled(where)}: {what}", where)

@@ -62,12 +62,14 @@ def place_one(pod: Json, fleet: OfflineFleet, options: Options) -> dict[str, Any
         message = f"{ask.message}. {ask.hint}" if ask.hint else ask.message
         return _document(name, "refused", reasons={ask.code: 1}, message=message)
     id_, outcome = fleet.place(ask)
+    off = asking.off_in_a_cluster(ask)
+    further = {"offInACluster": off} if off else {}
     if isinstance(outcome, NoRoom):
         if ask.node_name:
             message = f"spec.nodeName={ask.node_name!r} cannot take the pod: {outcome.message}"
-            return _document(name, "refused", reasons=outcome.reasons, message=message)
-        return _document(name, "held", reasons=outcome.reasons, message=outcome.message)
-    return _placed(name, ask, id_, outcome, fleet, options)
+            return _document(name, "refused", reasons=outcome.reasons, message=message) | further
+        return _document(name, "held", reasons=outcome.reasons, message=outcome.message) | further
+    return _placed(name, ask, id_, outcome, fleet, options) | further
 
 
 def _placed(
@@ -127,8 +129,10 @@ def _grant(grant: CardGrant) -> dict[str, Any]:
 
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     head = (document["pod"], document["outcome"], document["node"] or "-")
+    off = asking.off_words(document.get("offInACluster", ()))
     if not document["containers"]:
-        return [(*head, "-", "-", "-", "-", "-", document["message"])]
+        notes = "; ".join(note for note in (document["message"], off) if note)
+        return [(*head, "-", "-", "-", "-", "-", notes)]
     return [
         (
             *head,
@@ -137,7 +141,7 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
             str(grant["index"]),
             "whole" if grant["memoryMiB"] is None else f"{grant['memoryMiB']} MiB",
             f"{grant['corePercent']} %",
-            "",
+            off,
         )
         for container, grants in document["containers"].items()
         for grant in grants

@@ -41,6 +41,9 @@ HAMI_PERCENT = "nvidia.com/gpumem-percentage"
 HAMI_CORES = "nvidia.com/gpucores"
 HAMI_PRIORITY = "nvidia.com/priority"
 
+GPU_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"})
+"""DRA drivers that give away cards, as ResourceSlices name them."""
+
 # annotations that users write
 CARD_MODELS = f"{PREFIX}card-models"
 EXCLUDE_CARD_MODELS = f"{PREFIX}exclude-card-models"

@@ -58,6 +58,10 @@ REPLICASETS = _group("apps", "replicasets", "ReplicaSet")
 STATEFULSETS = _group("apps", "statefulsets", "StatefulSet")
 DAEMONSETS = _group("apps", "daemonsets", "DaemonSet")
 JOBS = _group("batch", "jobs", "Job")
+CRON_JOBS = _group("batch", "cronjobs", "CronJob")
+CUSTOM_RESOURCES = _group(
+    "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
 MUTATING_WEBHOOKS = _group(
     "admissionregistration.k8s.io",
     "mutatingwebhookconfigurations",

@@ -80,6 +80,15 @@ def test_a_documented_command_is_understood(command: str) -> None:
     build_parser().parse_args(shlex.split(command)[1:])
 
 
+@pytest.mark.parametrize("command", [one for one in commands("sublet") if "docs/examples/" in one])
+def test_a_documented_command_on_an_example_does_its_work(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", commands("make"))
 def test_a_documented_target_is_there(command: str) -> None:
     assert command.split()[1] in TARGET.findall((ROOT / "Makefile").read_text())

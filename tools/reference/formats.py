@@ -63,6 +63,20 @@ PLACE = POD | {
     "reasons": "[code](reasons.md) to count; `{}` when placed, never empty for held and refused",
     "message": "for people",
 }
+MIGRATE = {
+    "schema": "rises when a reader must look again",
+    "dialects": "those that are read",
+    "workloads": "one for each pod template, and for each pod that nothing listed controls; only those that concern "
+    "cards. `outcome`: `placed`: Sublet decided on it already; `ready`; `changes`: listed in `changes`; `refused`; "
+    "`outside`: it uses cards, or would run without one, and Sublet would not know. `managed`: whether foreign names "
+    "count in its namespace, `null` = unknown. `writes`: names of what the scheduler would write into its pods",
+    "unclaimed": "how many others there are",
+    "components": "what other systems run. `role`: `device plugin`, `DRA driver`, `node total`, `webhook`, `scheduler "
+    "extender`, `scheduler`; `nodes`: where it is known to run; `servesTwice`: it must go before Sublet serves there",
+    "namespacesToLabel": "where workloads are read only with the label `sublet.dev/manage=true`",
+    "against": "workloads that are refused or stay outside, and components that serve twice; the command ends with 1 "
+    "unless it is 0",
+}
 CARDS = {
     "node": "its name",
     "card": "UUID",
@@ -125,10 +139,13 @@ def render() -> str:
         "Example, `docs/examples/observations.jsonl`:",
         block("json", (EXAMPLES / "observations.jsonl").read_text()),
         "## Outputs",
-        "Of `docs/examples/shares.yaml` on that inventory; the same input gives the same output, byte for byte.",
+        "Of `docs/examples/shares.yaml` on that inventory; the same input gives the same output, byte for byte. Two more "
+        "keys of claims and place stand only where they say something: `schedulerName` (`from`, `to`) where a name is "
+        "replaced, `offInACluster` with the dialects that were read and that a cluster leaves off unless it names them.",
         *_output(CLAIMS, ["claims", "-f", shares]),
         *_output(PLACE, ["place", "-f", shares, "--inventory", nodes]),
         *_output(CARDS, ["cards", "--inventory", nodes]),
+        *_output(MIGRATE, ["migrate", "-f", str(EXAMPLES / "from" / "vcuda.yaml")], of="from/vcuda.yaml"),
     )
 
 
@@ -164,11 +181,15 @@ def _field(node: ast.Call) -> Iterator[tuple[str, ...]]:
     yield code(key), value, default
 
 
-def _output(holds: Mapping[str, str], command: Sequence[str]) -> Iterator[str]:
+def _output(holds: Mapping[str, str], command: Sequence[str], *, of: str = "") -> Iterator[str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         main.main([*command, "-o", "json"])
-    documents: list[dict[str, Any]] = json.loads(said.getvalue())
+    printed: list[dict[str, Any]] | dict[str, Any] = json.loads(said.getvalue())
+    first = printed[0] if isinstance(printed, list) else printed
     yield f"### sublet {command[0]} -o json"
-    yield table(("key", "holds"), ((code(key), holds[key]) for key in documents[0]))
-    yield block("json", json.dumps(documents[:2], indent=1, ensure_ascii=False))
+    if of:
+        yield f"Of `docs/examples/{of}`:"
+    yield table(("key", "holds"), ((code(key), holds[key]) for key in first))
+    shown = printed[:2] if isinstance(printed, list) else printed
+    yield block("json", json.dumps(shown, indent=1, ensure_ascii=False))

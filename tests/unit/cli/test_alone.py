@@ -37,6 +37,7 @@ def test_offline_commands_need_no_extra(tmp_path: Path) -> None:
     manifest.write_text(yaml.safe_dump(pod()))
     for arguments in (
         ("claims", "-f", str(manifest)),
+        ("migrate", "-f", str(manifest)),
         ("place", "-f", str(manifest), "--inventory", str(inventory), "-o", "json"),
         ("cards", "--inventory", str(inventory)),
     ):
@@ -51,6 +52,7 @@ def test_offline_commands_need_no_extra(tmp_path: Path) -> None:
         (("explain", "p"), "client"),
         (("events",), "client"),
         (("release", "n1"), "client"),
+        (("migrate",), "client"),
         (("demo",), "demo"),
     ],
 )

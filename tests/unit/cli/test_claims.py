@@ -119,3 +119,17 @@ def test_in_a_pipe_the_table_is_plain_and_aligned(sublet: Sublet) -> None:
         "default/a    main       main  sublet    1      4096 MiB  0 %",
         "default/bcd  main       main  nvidia    1      whole     100 %  exclusive",
     ]
+
+
+def test_a_dialect_that_a_cluster_leaves_off_is_read_and_that_is_said(sublet: Sublet) -> None:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+    manifest = pod("p", {"name": "main", "image": "app", "resources": {"limits": limits}})
+    [one] = sublet.claims(manifest)
+    assert (one["dialects"], one["offInACluster"]) == (["hami"], ["hami"])
+    told = sublet("claims", "-f", sublet.files(manifest)).out
+    assert "a cluster does not read hami unless its SUBLET_DIALECTS says so" in told
+    [as_there] = sublet.claims(manifest, more=("--dialects", "cluster"))
+    assert as_there["refused"]["code"] == "UnknownResource"
+    node = {"name": "n1", "cards": [{"uuid": "A", "memoryMiB": 8192}]}
+    [placed] = sublet.place(manifest, on=[node])
+    assert (placed["outcome"], placed["offInACluster"]) == ("placed", ["hami"])

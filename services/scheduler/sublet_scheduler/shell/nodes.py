@@ -21,7 +21,6 @@ from sublet_scheduler.shell.nodefacts import read_node
 log = structlog.get_logger()
 
 Submit = Callable[[Event], Awaitable[None]]
-GPU_DRIVERS = frozenset({"gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"})
 
 
 class Nodes:
@@ -76,5 +75,5 @@ async def _dra_nodes(kube: Kube) -> frozenset[NodeName]:
     return frozenset(
         NodeName(spec["nodeName"])
         for spec in specs
-        if spec.get("driver") in GPU_DRIVERS and spec.get("nodeName")
+        if spec.get("driver") in keys.GPU_DRIVERS and spec.get("nodeName")
     )
