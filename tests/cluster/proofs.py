@@ -1,6 +1,7 @@
 """What the tests read of a running pod to prove that decision, ledger and container agree."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from sublet.contract import keys
@@ -32,3 +33,12 @@ async def proves(place: Namespace, name: str, container_name: str = "main") -> l
     devices = sorted(f"nvidia{grant['index']}" for grant in grants)
     assert await place.devices(name, container_name) == devices
     return uuids
+
+
+def cgroups_of(uid: str) -> list[Path]:
+    """The pod's cgroups that still hold a process."""
+    return [
+        one
+        for one in Path("/sys/fs/cgroup").glob(f"**/pod{uid}/*")
+        if one.is_dir() and (one / "cgroup.procs").exists() and (one / "cgroup.procs").read_text().strip()
+    ]

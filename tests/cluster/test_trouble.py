@@ -4,13 +4,12 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sublet.contract import keys
-from tests.cluster.proofs import decided, proves
+from tests.cluster.proofs import cgroups_of, decided, proves
 from tests.cluster.slowlink import slow_link
 from tests.cluster.stage import CARDS_A_NODE, Namespace, Stage, agent_name, container, pod
 from tests.lab.programs import LabError
@@ -83,15 +82,6 @@ async def test_nobody_gets_a_card_before_a_force_deleted_container_is_gone(
         await asyncio.sleep(0.05)
     assert not cgroups_of(found["metadata"]["uid"])
     await proves(place, "next")
-
-
-def cgroups_of(uid: str) -> list[Path]:
-    """The pod's cgroups that still hold a process."""
-    return [
-        one
-        for one in Path("/sys/fs/cgroup").glob(f"**/pod{uid}/*")
-        if one.is_dir() and (one / "cgroup.procs").exists() and (one / "cgroup.procs").read_text().strip()
-    ]
 
 
 async def test_pods_outlive_a_restart_of_kubelet_and_agent(stage: Stage, place: Namespace) -> None:

@@ -96,12 +96,13 @@ async def test_a_restarted_kubelet_sees_the_slots_again_and_containers_run_on(st
         assert (await stage.kubelet.start_container(uid_of("p"), "main")).starts == 2
 
 
-async def test_a_kubelet_that_restarts_thrice_in_a_row_sees_the_slots_each_time(stage: Stage) -> None:
+async def test_a_kubelet_that_restarts_again_and_again_sees_the_slots_at_once_each_time(stage: Stage) -> None:
+    """However often it failed before: what a kubelet finds without slots when it starts, it gives up."""
     async with stage.agent():
-        for _ in range(3):
+        for _ in range(12):
             await stage.kubelet.restart()
-            await stage.kubelet.until(lambda _: stage.allocatable == 64)
-        assert len(set(stage.kubelet.registrations)) == len(stage.kubelet.registrations) >= 4
+            await stage.kubelet.until(lambda _: stage.allocatable == 64, within_s=1)
+        assert len(set(stage.kubelet.registrations)) == len(stage.kubelet.registrations) >= 13
 
 
 async def test_an_allocation_of_a_slot_that_does_not_exist_is_refused(stage: Stage) -> None:

@@ -107,6 +107,10 @@ class Node:
         """The kubelet alone: containers run on."""
         await self.plane.run.stop(self._kubelet)
 
+    async def kill_kubelet(self) -> None:
+        """As a crash would end it."""
+        await self.plane.run.kill(self._kubelet)
+
     async def reboot(self) -> None:
         """Everything on the node dies at once; containerd and kubelet come back, with another boot id."""
         await self.plane.run.kill(self._kubelet)

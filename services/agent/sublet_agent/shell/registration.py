@@ -3,6 +3,7 @@ ended first, and anew whenever the stream ends, our socket vanishes or the kubel
 """
 
 import asyncio
+import contextlib
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -27,8 +28,13 @@ _REGISTER_WITHIN_S = 15.0  # the kubelet dials back within the call, for up to 1
 _FOLLOW_WITHIN_S = 10.0
 _STOP_GRACE_S = 0.5
 _STOP_WITHIN_S = 3.0
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.2, 3.0
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.1, 3.0
 _SETTLED_S = 30.0
+_LOOK_S = 0.02
+"""Between two looks for another kubelet while none follows us. It admits its pods a tenth of a second after
+it made its socket, and fails those whose container ended meanwhile if our slots are not there by then."""
+
+Stamp = tuple[int, int]
 
 
 class Registration:
@@ -52,23 +58,28 @@ class Registration:
         self._clock = clock
         self._poll_s = poll_s
         self._generation = 0
+        self._kubelet: Stamp | None = None
+        """The socket of the kubelet with which we registered last, or tried to."""
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
         await asyncio.to_thread(_remove_dead_sockets, self._folder)
-        pause_s = _PAUSE_FIRST_S
+        pause_s, failed = _PAUSE_FIRST_S, ""
         while not self._stopping.is_set():
             began_s = self._clock()
             try:
                 why = await self._one()
                 log.info("registration.ended", why=why)
+                failed = ""
             except Unavailable as error:
-                log.warning("registration.failed", error=str(error))
+                if str(error) != failed:
+                    log.warning("registration.failed", error=str(error))
+                failed = str(error)
             if self._clock() - began_s > _SETTLED_S:
                 pause_s = _PAUSE_FIRST_S
-            await self._pause(pause_s * random.uniform(0.5, 1.5))
-            pause_s = min(2 * pause_s, _PAUSE_MOST_S)
+            another = await self._pause(pause_s * random.uniform(0.5, 1.5))
+            pause_s = _PAUSE_FIRST_S if another else min(2 * pause_s, _PAUSE_MOST_S)
         self._stopped.set()
         await asyncio.Event().wait()
 
@@ -83,7 +94,7 @@ class Registration:
 
     async def _one(self) -> str:
         """One registration from beginning to end; returns why it ended."""
-        kubelet = await self._kubelet_socket()
+        self._kubelet = kubelet = await self._kubelet_socket()
         self._generation += 1
         path = self._folder / f"sublet-{self._epoch}-{self._generation}.sock"
         plugin = self._make_plugin()
@@ -101,9 +112,7 @@ class Registration:
             finally:
                 self._changed(False)
 
-    async def _until_over(
-        self, plugin: DevicePlugin, path: Path, mine: tuple[int, int], kubelet: tuple[int, int]
-    ) -> str:
+    async def _until_over(self, plugin: DevicePlugin, path: Path, mine: Stamp, kubelet: Stamp) -> str:
         while True:
             self._pulse()
             if self._stopping.is_set():
@@ -120,7 +129,7 @@ class Registration:
             except TimeoutError:
                 continue
 
-    async def _kubelet_socket(self) -> tuple[int, int]:
+    async def _kubelet_socket(self) -> Stamp:
         """Wait for the kubelet's socket; its stamp tells a re-created one from this one."""
         waited = False
         while (found := stamp(self._folder / KUBELET_SOCKET)) is None:
@@ -147,16 +156,20 @@ class Registration:
             except grpc.aio.AioRpcError as error:
                 raise Unavailable(f"Register: {error.code().name}: {error.details()}") from error
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> bool:
+        """Wait, or return early: True as soon as there is another kubelet than the one tried last."""
         self._pulse()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
+        until_s = self._clock() + seconds
+        while not self._stopping.is_set() and (left_s := until_s - self._clock()) > 0:
+            if stamp(self._folder / KUBELET_SOCKET) not in (None, self._kubelet):
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, _LOOK_S)):
+                    await self._stopping.wait()
+        return False
 
 
-def stamp(path: Path) -> tuple[int, int] | None:
+def stamp(path: Path) -> Stamp | None:
     """Inode and change time; an inode alone may be given out again."""
     try:
         found = path.stat()
@@ -166,7 +179,7 @@ def stamp(path: Path) -> tuple[int, int] | None:
 
 
 @asynccontextmanager
-async def _serving(plugin: DevicePlugin, path: Path) -> AsyncIterator[tuple[int, int]]:
+async def _serving(plugin: DevicePlugin, path: Path) -> AsyncIterator[Stamp]:
     """Serve `plugin` on `path`; streams end before the server does, or it would wait for them."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_handlers(plugin),))
