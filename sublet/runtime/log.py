@@ -3,6 +3,7 @@
 import logging
 import sys
 from functools import partial
+from json import JSONEncoder
 
 import structlog
 from structlog.typing import EventDict
@@ -22,7 +23,7 @@ def configure(service: str, *, level: str = "info", json: bool | None = None) ->
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     render: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer(_encoded) if as_json else structlog.dev.ConsoleRenderer()
     )
     errors: list[structlog.typing.Processor] = [structlog.processors.format_exc_info] if as_json else []
     structlog.configure(
@@ -41,6 +42,14 @@ def configure(service: str, *, level: str = "info", json: bool | None = None) ->
     root = logging.getLogger()
     root.handlers = [foreign]
     root.setLevel(max(number, logging.WARNING))
+
+
+_encode = JSONEncoder(default=repr).encode
+"""One for all lines: json.dumps makes a new encoder for each."""
+
+
+def _encoded(event: EventDict, **_: object) -> str:
+    return _encode(event)
 
 
 def _of(service: str, _logger: object, _method: str, event: EventDict) -> EventDict:

@@ -15,6 +15,7 @@ from sublet.kube.client import connect
 from sublet.kube.errors import KubeError
 from sublet.kube.port import Kube
 from sublet.runtime.clock import monotonic_s, unix_ms
+from sublet.runtime.garbage import keep_settled
 from sublet.runtime.probes import serve_probes
 from sublet.runtime.serve import Loop, serve
 from sublet_scheduler.core.engine import Engine
@@ -194,6 +195,7 @@ async def _run(
     loops: dict[str, Loop] = {
         "certificates": partial(certificates.run, every_s=CERTIFICATES_EVERY_S),
         "engine": driver.run,
+        "garbage": partial(keep_settled, driver.rebuilt.wait),
         "namespaces": namespaces.run,
         "pods": pods.run,
         "nodes": nodes.run,

@@ -156,3 +156,13 @@ def test_a_pod_is_settled_when_the_kubelet_told_the_end_of_every_container(
 def test_a_bound_pod_of_which_the_kubelet_never_spoke_is_not_settled() -> None:
     assert not is_settled(stored(pod("p", nodeName="n1"), phase="Failed"))
     assert is_settled(stored(pod("p"), phase="Failed"))
+
+
+def test_a_pod_that_a_patch_answered_is_not_read_again_at_the_same_version() -> None:
+    reader = PodReader(options=Options(), key=KEY)
+    manifest = admitted(pod("p", container(gpu_memory=4096)))
+    answered = reader.read_answer(manifest)
+    manifest["metadata"]["annotations"][keys.WAITING] = "unseen, since the version is the same"
+
+    assert reader.read(json.dumps(manifest).encode()) is answered
+    assert reader.read(json.dumps(manifest).encode()).waiting.startswith("unseen")

@@ -227,7 +227,7 @@ class Lifecycle:
         record = self._state.records.get(uid)
         if record is None:
             return
-        record.patching = False
+        self._state.patched(record)
         if pod is None:
             # how it ended was not seen: a release whose outcome is unclear may have let it run
             self.gone(uid, None, now)

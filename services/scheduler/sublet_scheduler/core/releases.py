@@ -152,7 +152,7 @@ class Releases:
     def patch_again(self, uid: PodUid, now: float) -> None:
         record = self._state.records.get(uid)
         if record:
-            record.patching = False
+            self._state.patched(record)
             record.again_s = now + self._state.rules.patch_again_s
 
     def released(self, record: PodRecord, now: float) -> None:

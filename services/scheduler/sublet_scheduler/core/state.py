@@ -86,6 +86,8 @@ class State:
         )
         self.records: dict[PodUid, PodRecord] = {}
         self.reservations: dict[DecisionId, Reservation] = {}
+        self.unplaced: dict[DecisionId, Reservation] = {}
+        """The reservations that hold no place."""
         self.ledgers = Ledgers()
         self.refs: dict[PodRef, dict[PodUid, NodeName]] = {}
         """Pod name -> UID -> node of its grants, to keep a successor away from its predecessor."""
@@ -155,7 +157,7 @@ class State:
         """The records for which time alone may call for something."""
         for uid in list(self._watched):
             record = self.records.get(uid)
-            waits = record and record.stage in (Stage.RELEASING, Stage.FENCING)
+            waits = record and record.stage in (Stage.RELEASING, Stage.FENCING) and not record.patching
             stuck = record and record.stage is Stage.RELEASED and record.stuck_s is not None
             if not (waits or stuck):
                 self._watched.discard(uid)
@@ -164,7 +166,7 @@ class State:
     # -- reservations
 
     def reserve(self, id_: DecisionId, ask: PodAsk, outcome: Placement | NoRoom, now: float) -> None:
-        self.reservations[id_] = Reservation(ask, outcome, now + self.rules.reservation_s)
+        reservation = self.reservations[id_] = Reservation(ask, outcome, now + self.rules.reservation_s)
         self.placer.observe(ask)
         if isinstance(outcome, Placement):
             grants = make_grants(
@@ -178,9 +180,12 @@ class State:
                 options=self.rules.options,
             )
             self._book(id_, outcome.node, ask.pod, ask, grants)
+        else:
+            self.unplaced[id_] = reservation
 
     def unreserve(self, id_: DecisionId) -> Reservation | None:
         reservation = self.reservations.pop(id_, None)
+        self.unplaced.pop(id_, None)
         if reservation and isinstance(reservation.outcome, Placement):
             self._unbook(id_, reservation.outcome.node)
         return reservation
@@ -190,6 +195,11 @@ class State:
     def add(self, record: PodRecord) -> None:
         self.records[record.uid] = record
         self.waiting.add(record.uid)
+
+    def patched(self, record: PodRecord) -> None:
+        """Its patch came back, whatever became of it: from now on another may be due."""
+        record.patching = False
+        self._watched.add(record.uid)
 
     def watch(self, record: PodRecord, stuck_s: float | None) -> None:
         """Note since when kube-scheduler cannot place a released pod; None: it is not stuck."""

@@ -49,8 +49,8 @@ class Waiting:
             for uid in self._state.waiting
         ):
             return True
-        created = self._state.reservations.values()  # and not seen yet
-        return any(isinstance(one.outcome, NoRoom) and one.ask.rank >= ask.rank for one in created)
+        created = self._state.unplaced.values()  # and not seen yet
+        return any(one.ask.rank >= ask.rank for one in created)
 
     def try_all(self, now: float) -> None:
         """Place what waits, in its order; pods that ask alike fail alike within one pass."""

@@ -92,7 +92,7 @@ class Admission:
         One that names a UID was copied from a pod that exists.
         """
         text = podspec.annotations(pod).get(keys.DECISION, "")
-        if not decision.is_signed(text, self.key):
+        if not text or not decision.is_signed(text, self.key):
             return None
         try:
             found = decision.read(text)

@@ -84,17 +84,24 @@ class PodReader:
         slim = _slim(raw)
         if not _may_claim(slim):
             return self._unclaimed(slim)
-        pod = self.read_whole(_whole(raw))
+        known = self.recent.take_answered(PodUid(slim.metadata.uid), slim.metadata.resource_version)
+        pod = known or self.read_whole(_whole(raw))
         if pod.gated:
-            self.recent.keep(pod.uid, pod.version, bytes(raw))
+            self.recent.keep(pod, bytes(raw))
         else:
             self.recent.forget(pod.uid)
         return pod
 
-    def recall(self, uid: PodUid, version: str) -> dict[str, Any] | None:
-        """The pod as the watch showed it at `version`, if it is still kept."""
-        raw = self.recent.get(uid, version)
-        return _whole(raw) if raw is not None else None
+    def recall(self, uid: PodUid, version: str) -> tuple[dict[str, Any], PodFacts] | None:
+        """The pod as the watch showed it at `version`, and what it says, if it is still kept."""
+        shown = self.recent.get(uid, version)
+        return (_whole(shown.raw), shown.facts) if shown else None
+
+    def read_answer(self, pod: Json) -> PodFacts:
+        """What a patch of ours made of a pod; the watch shows the same once more."""
+        facts = self.read_whole(pod)
+        self.recent.answered(facts)
+        return facts
 
     def read_whole(self, pod: Json) -> PodFacts:
         """The same for an object that is decoded already."""

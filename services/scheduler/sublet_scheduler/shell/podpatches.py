@@ -18,6 +18,7 @@ from sublet.contract.results import pod_results
 from sublet.kube.errors import Forbidden, Invalid, KubeError, NotFound, Throttled
 from sublet.kube.kind import PODS
 from sublet.kube.port import Json, JsonPatch, Kube
+from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
 from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
 from sublet_scheduler.core.events import Event, PatchRefused, PatchUnclear, PodPatched
@@ -55,19 +56,21 @@ class PodPatches:
             return PatchUnclear(effect.uid)
 
     async def _perform(self, effect: PodPatch) -> Event:
-        pod = self.reader.recall(effect.uid, effect.version) or await self._get(effect)
+        recalled = self.reader.recall(effect.uid, effect.version)
+        pod = recalled[0] if recalled else await self._get(effect)
         if pod is None:
             return PodPatched(effect.uid, done=False, pod=None)
         if pod["metadata"]["resourceVersion"] != effect.version:
             return self._by_what_it_says(effect, pod)
-        patch = JsonPatch(self._operations(effect, pod))
+        facts = recalled[1] if recalled else self.reader.read_whole(pod)
+        patch = JsonPatch(self._operations(effect, pod, facts.ask))
         try:
             after = await self.kube.patch(PODS, effect.ref.name, patch, namespace=effect.ref.namespace)
         except (NotFound, Throttled):
             raise
         except KubeError as error:
             return await self._after_failure(effect, error)
-        return PodPatched(effect.uid, done=True, pod=self.reader.read_whole(after))
+        return PodPatched(effect.uid, done=True, pod=self.reader.read_answer(after))
 
     async def _after_failure(self, effect: PodPatch, error: KubeError) -> Event:
         log.info("pod.patch_failed", pod=str(effect.ref), patch=type(effect).__name__, error=str(error))
@@ -91,7 +94,7 @@ class PodPatches:
         pod = await self.kube.get(PODS, effect.ref.name, namespace=effect.ref.namespace)
         return pod if pod["metadata"]["uid"] == effect.uid else None
 
-    def _operations(self, effect: PodPatch, pod: Json) -> list[Operation]:
+    def _operations(self, effect: PodPatch, pod: Json, ask: PodAsk | None) -> list[Operation]:
         if isinstance(effect, MarkWaiting):
             return waiting_patch(
                 pod,
@@ -101,7 +104,6 @@ class PodPatches:
                 waiting=effect.message,
                 key=self.reader.key,
             )
-        ask = self.reader.read_whole(pod).ask
         if ask is None:  # its containers cannot change: the engine saw the same claims
             raise Invalid(f"pod {effect.ref} has no claim any more")
         written = pod_results(
