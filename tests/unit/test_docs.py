@@ -45,6 +45,7 @@ def commands(program: str) -> list[str]:
     return sorted({line.removeprefix("$ ") for line in lines if line.startswith(f"$ {program} ")})
 
 
+@pytest.mark.timeout(60)  # it reads every module of the tree
 def test_the_reference_says_what_the_code_says() -> None:
     assert stale() == [], "run `make docs`, then read the diff"
 
