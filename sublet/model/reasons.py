@@ -99,7 +99,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.UNSCHEDULABLE: Explanation("the node is cordoned or not Ready", "uncordon or repair the node"),
     Reason.NODE_NOT_PREPARED: Explanation("the node does not show enough slots or totals yet", "wait, or look at the agent on that node"),
     Reason.AGENT_SILENT: Explanation("no fresh heartbeat of the node's agent", "look at the agent's pod on that node"),
-    Reason.FOREIGN_PLUGIN: Explanation("another plugin or DRA driver serves GPUs on the node", "remove the other plugin from that node"),
+    Reason.FOREIGN_PLUGIN: Explanation("another plugin or DRA driver serves GPUs on the node", "remove the other plugin from that node, and the pods that hold what it gave them"),
     Reason.MIG_UNSUPPORTED: Explanation("MIG mode is on for a card that is offered whole", "switch MIG mode off, or take the card out of the inventory"),
     Reason.INSUFFICIENT_CPU: Explanation("not enough CPU on the node", "lower the pod's CPU request, or wait"),
     Reason.INSUFFICIENT_HOST_MEMORY: Explanation("not enough host memory on the node", "lower the pod's memory request, or wait"),

@@ -199,6 +199,9 @@ def test_a_plugin_of_another_vendor_for_the_same_cards_is_a_problem() -> None:
         "aliyun.com/gpu-mem",
         "amd.com/gpu",
         "amd.com/cpx_nps1",
+        "volcano.sh/gpu-memory",
+        "tencent.com/vcuda-core",
+        "nvidia.com/gpumem",
     ):
         one = ready()
         [inventory] = inventories(
@@ -208,6 +211,16 @@ def test_a_plugin_of_another_vendor_for_the_same_cards_is_a_problem() -> None:
     one = ready()
     gone = observed(checkpoint=Checkpoint(served={"nvidia.com/gpu": 0}))
     assert inventories(one.handle(gone, now=1)) == []
+
+
+def test_a_plugin_that_left_is_a_problem_until_nobody_holds_what_it_gave() -> None:
+    one = ready()
+    held = observed(others=frozenset({"nvidia.com/gpu", "example.com/nic"}))
+    [inventory] = inventories(one.handle(held, now=1))
+    assert inventory.problems == (Reason.FOREIGN_PLUGIN,)
+    assert inventories(one.handle(observed(listings=None), now=2)) == []
+    [inventory] = inventories(one.handle(observed(), now=3))
+    assert inventory.problems == ()
 
 
 def test_problems_of_the_card_source_are_passed_on() -> None:

@@ -68,6 +68,8 @@ class Engine:
     pending: dict[ev.Ask, Pending] = field(default_factory=dict)
     registered: bool = False
     told: Inventory | None = None
+    others: frozenset[str] = frozenset()
+    """Resources of other plugins that containers held when that was read last."""
     uses: tuple[CardUse, ...] = ()
     """Who holds the cards, as last observed."""
 
@@ -224,7 +226,7 @@ class Engine:
             registered=self.registered,
             injection=self.config.injection,
             driver=self.driver,
-            problems=problems(self.found, served),
+            problems=problems(self.found, served, self.others),
         )
         if inventory == self.told:
             return []
@@ -283,6 +285,8 @@ class Engine:
         if seen.generation != self.generation:  # it proves nothing about entries made since
             seen = replace(seen, revision=0)
         self.seen = seen
+        if seen.listings is not None:
+            self.others = seen.others
         shown = {holding.slot for holding in live_holdings(seen) or ()}
         self.taken = {
             slot: at for slot, at in self.taken.items() if seen.began_s < at + TAKEN_S and slot not in shown

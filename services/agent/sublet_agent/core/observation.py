@@ -25,6 +25,14 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodDevices:
+    """PodResources as a whole; `others` are resources of other plugins of which containers hold devices."""
+
+    listings: tuple[Listing, ...] = ()
+    others: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     holdings: tuple[Holding, ...] = ()
     served: Mapping[str, int] = field(default_factory=dict)
@@ -55,5 +63,7 @@ class Observation:
     checkpoint: Checkpoint | None
     listings: tuple[Listing, ...] | None
     pods_with_cgroups: frozenset[PodUid] | None
+    others: frozenset[str] = frozenset()
+    """Resources of other plugins that containers hold; to be believed where `listings` were read."""
     processes: tuple[Process, ...] = ()
     processes_read: bool = False

@@ -11,7 +11,7 @@ from sublet.model.errors import BadRequest, Unavailable
 from sublet.model.ids import CardId, PodUid, SlotId
 from sublet_agent.core.checkpoint import read_checkpoint
 from sublet_agent.core.identity import Identity, Unclear, identify
-from sublet_agent.core.observation import Checkpoint, Listing, Observation, Process
+from sublet_agent.core.observation import Checkpoint, Observation, PodDevices, Process
 from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
 from sublet_agent.shell.podresources import PodResources
 
@@ -46,9 +46,10 @@ class Observer:
         began_s = self._clock()
         async with asyncio.TaskGroup() as group:
             checkpoint = group.create_task(self._read_checkpoint())
-            listings = group.create_task(self._read_listings())
+            devices = group.create_task(self._read_devices())
             cgroups = group.create_task(asyncio.to_thread(pods_with_cgroups, self._cgroup_root))
             holders = {card: group.create_task(self._source.processes(card)) for card in cards}
+        held = devices.result()
         uses = {card: task.result() for card, task in holders.items()}
         self._note("cgroups", "" if cgroups.result() is not None else f"no kubepods in {self._cgroup_root}")
         return Observation(
@@ -57,7 +58,8 @@ class Observer:
             generation=generation,
             revision=revision,
             checkpoint=checkpoint.result(),
-            listings=listings.result(),
+            listings=held.listings if held else None,
+            others=held.others if held else frozenset(),
             pods_with_cgroups=cgroups.result(),
             processes=await asyncio.to_thread(self._processes, uses),
             processes_read=all(use is not None for use in uses.values()),
@@ -68,7 +70,8 @@ class Observer:
         checkpoint = await self._read_checkpoint()
         if checkpoint is None:
             return Unclear("the kubelet's device checkpoint is not readable")
-        return identify(slot, checkpoint.holdings, await self._read_listings())
+        held = await self._read_devices()
+        return identify(slot, checkpoint.holdings, held.listings if held else None)
 
     def checkpoint_stamp(self) -> tuple[int, int, int]:
         """Changes whenever the kubelet writes its checkpoint."""
@@ -87,9 +90,9 @@ class Observer:
         self._note("checkpoint", "")
         return found
 
-    async def _read_listings(self) -> tuple[Listing, ...] | None:
+    async def _read_devices(self) -> PodDevices | None:
         try:
-            found = await self._pod_resources.listings()
+            found = await self._pod_resources.devices()
         except Unavailable as error:
             self._note("pod_resources", str(error))
             return None

@@ -1,4 +1,4 @@
-"""Ask the kubelet's PodResources socket who holds which slot."""
+"""Ask the kubelet's PodResources socket who holds which slot, and what else containers hold."""
 
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +11,7 @@ from sublet.contract import keys
 from sublet.kubelet import podresources_v1_pb2 as pb
 from sublet.model.errors import Unavailable
 from sublet.model.ids import PodRef, SlotId
-from sublet_agent.core.observation import Listing
+from sublet_agent.core.observation import Listing, PodDevices
 
 _LIST = "/v1.PodResourcesLister/List"
 _OPTIONS = (
@@ -36,7 +36,7 @@ class PodResources:
     ) -> None:
         await self._channel.close()
 
-    async def listings(self) -> tuple[Listing, ...]:
+    async def devices(self) -> PodDevices:
         """Raises Unavailable where the kubelet does not answer in time."""
         call = self._channel.unary_unary(
             _LIST,
@@ -47,11 +47,18 @@ class PodResources:
             answer = await call(pb.ListPodResourcesRequest(), timeout=self._limit_s)
         except grpc.aio.AioRpcError as error:
             raise Unavailable(f"PodResources: {error.code().name}: {error.details()}") from error
-        return tuple(
-            Listing(slot=SlotId(slot), pod=PodRef(pod.namespace, pod.name), container=container.name)
+        held = [
+            (PodRef(pod.namespace, pod.name), container.name, devices)
             for pod in answer.pod_resources
             for container in pod.containers
             for devices in container.devices
-            if devices.resource_name == keys.SLOT
-            for slot in devices.device_ids
+        ]
+        return PodDevices(
+            listings=tuple(
+                Listing(slot=SlotId(slot), pod=pod, container=container)
+                for pod, container, devices in held
+                if devices.resource_name == keys.SLOT
+                for slot in devices.device_ids
+            ),
+            others=frozenset(one.resource_name for _, _, one in held if one.device_ids) - {keys.SLOT},
         )
