@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tools.reference.page import ROOT
@@ -16,7 +17,12 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
     for folder in CODE:
         for path in sorted(folder.rglob("*.py")):
             if not {"v1", "kubelet", "amd"} & set(path.relative_to(ROOT).parts[1:2]):
-                yield path, ast.parse(path.read_text())
+                yield path, _tree(path)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def module_name(path: Path) -> str:
