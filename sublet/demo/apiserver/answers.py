@@ -90,7 +90,10 @@ def expired(why: str) -> Refused:
 
 
 def unsupported(content_type: str) -> Refused:
-    message = f"the body of the request was in an unknown format: {content_type!r}"
+    message = (
+        f"the body of the request was in an unknown format: {content_type!r}; this server reads JSON, "
+        "as kubectl apply and kubectl create -f send it"
+    )
     return Refused(415, "UnsupportedMediaType", message)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sublet.demo.apiserver.openapi import described
 from sublet.demo.apiserver.registry import KINDS
 from sublet.kube.kind import Kind
 from sublet.kube.port import Json
@@ -41,6 +42,8 @@ def discovered(path: str) -> Json | str | None:
             return {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups()}
+        case ["openapi", "v3", *parts]:
+            return described(parts)
         case ["api", version]:
             return _resources("", version)
         case ["apis", group, version]:

@@ -1,18 +1,19 @@
 """Answers HTTP requests: planned faults first, then discovery, then the objects."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from sublet.demo.apiserver import patching, podactions
+from sublet.demo.apiserver import patching, podactions, tables
 from sublet.demo.apiserver.answers import Refused, bad_request, no_such_path, unsupported
 from sublet.demo.apiserver.discovery import discovered
 from sublet.demo.apiserver.faults import Answer, Cut, Faults, Hang
 from sublet.demo.apiserver.registry import Registry
 from sublet.demo.apiserver.routes import Target, is_dry_run, is_true, target, whole_number
 from sublet.demo.apiserver.selectors import selecting
-from sublet.demo.apiserver.watching import Watched, serve_watch
+from sublet.demo.apiserver.watching import Shown, Watched, serve_watch
 from sublet.kube.kind import PODS
 from sublet.kube.port import Json
 
@@ -60,6 +61,7 @@ class Handler:
 
     async def _list_or_watch(self, request: web.Request, at: Target) -> web.StreamResponse:
         query, store = request.query, self._registry.store
+        shown = self._shown(request, at)
         matches = selecting(
             at.kind, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")
         )
@@ -72,6 +74,7 @@ class Handler:
                 since=whole_number(query, "resourceVersion", default=0) or None,
                 within_s=whole_number(query, "timeoutSeconds", default=_WATCH_S),
                 bookmarks=is_true(query, "allowWatchBookmarks"),
+                shown=shown,
             )
             return await serve_watch(
                 request, watched, store, self._faults, bookmark_every_s=self._bookmark_every_s
@@ -79,6 +82,8 @@ class Handler:
         limit = whole_number(query, "limit", default=0)
         page = store.page(at.kind, at.namespace, matches, limit=limit, proceed=query.get("continue", ""))
         meta = {"resourceVersion": str(page.version)} | ({"continue": page.proceed} if page.proceed else {})
+        if shown:
+            return _json(shown([stored.obj for stored in page.items], meta))
         return _json(
             {
                 "kind": f"{at.kind.kind}List",
@@ -88,12 +93,25 @@ class Handler:
             }
         )
 
+    def _shown(self, request: web.Request, at: Target) -> Shown | None:
+        """What makes a table of objects, where the request wants one."""
+        if not tables.is_wanted(request.headers.get("Accept", "")):
+            return None
+        include = request.query.get("includeObject", "")
+
+        def shown(objects: Sequence[Json], meta: Json) -> Json:
+            now_s = self._registry.unix_ms() // 1000
+            return tables.table(at.kind, objects, meta=meta, include=include, now_s=now_s)
+
+        return shown
+
     async def _object(self, request: web.Request, at: Target) -> web.StreamResponse:
         dry_run, user = is_dry_run(request.query), _user(request)
         registry = self._registry
         match request.method, at.subresource:
             case "GET", "" | "status":
-                return _json(registry.store.get(at.key))
+                found, shown = registry.store.get(at.key), self._shown(request, at)
+                return _json(shown([found], {}) if shown else found)
             case "POST", "" if not at.name and at.namespace is not None:
                 body = await _body(request)
                 made = await registry.create(at.kind, at.namespace, body, dry_run=dry_run, user=user)

@@ -1,7 +1,7 @@
 """Serves one watch: what is there, what happens, bookmarks, and an end that tests may choose."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +13,9 @@ from sublet.demo.apiserver.selectors import Predicate
 from sublet.demo.apiserver.store import Happened, Store, Stored
 from sublet.kube.kind import Kind
 from sublet.kube.port import Json
+
+Shown = Callable[[Sequence[Json], Json], Json]
+"""From objects and the metadata of their list to a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,11 @@ class Watched:
     """The version seen last; None begins with everything that is there."""
     within_s: float
     bookmarks: bool
+    shown: Shown | None = None
+    """Makes the table that is sent in place of an object; None sends the object."""
+
+    def line(self, what: str, stored: Stored) -> bytes:
+        return _line(what, self.shown([stored.obj], {}) if self.shown else stored.raw)
 
     def concerns(self, stored: Stored | None) -> bool:
         if stored is None:
@@ -64,7 +72,7 @@ async def _send_until_end(
     if version is None:
         version = store.version
         for stored in list(store.select(watched.kind, watched.namespace, watched.matches)):
-            await response.write(_line("ADDED", stored.raw))
+            await response.write(watched.line("ADDED", stored))
     while watch.end is None:
         watch.wake.clear()
         try:
@@ -84,7 +92,7 @@ async def _send_until_end(
                 await watch.wake.wait()
         except TimeoutError:
             if watched.bookmarks:
-                await response.write(_line("BOOKMARK", _bookmark(watched.kind, version)))
+                await response.write(_line("BOOKMARK", _bookmark(watched, version)))
     await _end(response, watch)
 
 
@@ -105,17 +113,16 @@ def _lines(watched: Watched, happened: Happened) -> Iterator[bytes]:
         return
     before, after = watched.concerns(happened.old), watched.concerns(happened.new)
     if after:
-        yield _line("MODIFIED" if before else "ADDED", happened.last.raw)
+        yield watched.line("MODIFIED" if before else "ADDED", happened.last)
     elif before:
-        yield _line("DELETED", happened.left().raw)
+        yield watched.line("DELETED", happened.left())
 
 
-def _bookmark(kind: Kind, version: int) -> Json:
-    return {
-        "kind": kind.kind,
-        "apiVersion": kind.api_version,
-        "metadata": {"resourceVersion": str(version)},
-    }
+def _bookmark(watched: Watched, version: int) -> Json:
+    kind, meta = watched.kind, {"resourceVersion": str(version)}
+    if watched.shown:
+        return watched.shown([], meta)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
 
 
 def _line(what: str, obj: msgspec.Raw | Json) -> bytes:
