@@ -6,7 +6,7 @@ from typing import Any
 from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.reading import read_pod
-from sublet.model.card import Card, Inventory, Link, Vendor
+from sublet.model.card import Card, Inventory, Link, Partition, Vendor
 from sublet.model.claim import PodAsk
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
@@ -24,7 +24,9 @@ def card(
     vendor: Vendor = Vendor.NVIDIA,
     links: Mapping[str, str] | None = None,
     health: HealthState = HealthState.HEALTHY,
+    parts: Mapping[str, str] | None = None,
 ) -> Card:
+    """`parts` are its partitions, UUID and profile; where they are given, even none, it is in MIG mode."""
     return Card(
         id=CardId(uuid),
         index=index,
@@ -34,6 +36,11 @@ def card(
         minor=index,
         links={CardId(other): Link(link) for other, link in (links or {}).items()},
         health=health,
+        mig=parts is not None,
+        partitions=tuple(
+            Partition(uuid=part, profile=profile, memory_mib=1024 * int(profile.split(".")[1].rstrip("gb")))
+            for part, profile in (parts or {}).items()
+        ),
     )
 
 

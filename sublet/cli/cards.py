@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -13,13 +13,15 @@ from sublet.cli import reaching
 from sublet.cli.commands import Commands
 from sublet.cli.inventory import read_inventory_file
 from sublet.cli.output import add_output, print_json, print_table
+from sublet.cli.picture import Cluster
 from sublet.contract.inventory import InventoryNode, inventory_document
 from sublet.model.card import Card
-from sublet.model.ids import CardId
+from sublet.model.reasons import Reason
 
 COLUMNS = ("NODE", "CARD", "INDEX", "HEALTH", "MEMORY MiB", "CORE %", "POD", "CONTAINER", "SHARE")
 WIDE = ("REASONS", "MODEL")
-Reasons = Mapping[CardId, tuple[str, ...]]
+PROFILE = "PROFILE"
+"""Shown where there are partitions."""
 
 
 def register(commands: Commands) -> None:
@@ -32,15 +34,14 @@ def register(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    reasons: Reasons = {}
     if arguments.inventory:
-        nodes = read_inventory_file(arguments.inventory)
+        cluster = Cluster(nodes=read_inventory_file(arguments.inventory), reasons={}, health={})
     else:
-        nodes, reasons = asyncio.run(_read(arguments))
+        cluster = asyncio.run(_read(arguments))
     if arguments.output == "inventory":
-        print(yaml.safe_dump(inventory_document(nodes), sort_keys=False, allow_unicode=True), end="")
+        print(yaml.safe_dump(inventory_document(cluster.nodes), sort_keys=False, allow_unicode=True), end="")
         return 0
-    views = card_views(nodes, reasons)
+    views = card_views(cluster)
     if arguments.output == "json":
         print_json(views)
     else:
@@ -48,31 +49,42 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> tuple[tuple[InventoryNode, ...], Reasons]:
+async def _read(arguments: argparse.Namespace) -> Cluster:
     from sublet.cli.cluster import read_cluster
 
     reaching.quiet_log()
     async with reaching.open_bus(arguments) as bus:
         if arguments.output != "inventory":
-            cluster = await read_cluster(bus)
-        else:
-            async with reaching.open_kube(arguments) as kube:
-                cluster = await read_cluster(bus, kube)
-    return cluster.nodes, cluster.reasons
+            return await read_cluster(bus)
+        async with reaching.open_kube(arguments) as kube:
+            return await read_cluster(bus, kube)
 
 
-def card_views(nodes: Iterable[InventoryNode], reasons: Reasons) -> list[dict[str, Any]]:
-    """The cards by node, then index, as `-o json` shows them."""
+def card_views(cluster: Cluster) -> list[dict[str, Any]]:
+    """The cards by node, then index, as `-o json` shows them; partitions in place of theirs."""
+    parts = [*((node, 0) for node in cluster.nodes), *((node, 1) for node in cluster.unlisted)]
     return [
-        _view(node, card, reasons.get(card.id, ()))
-        for node in sorted(nodes, key=lambda node: node.name)
+        _view(node, unit, slices, cluster)
+        for node, _ in sorted(parts, key=lambda one: (one[0].name, one[1]))
         for card in sorted(node.cards, key=lambda card: card.index)
+        for unit, slices in _units(card)
     ]
 
 
-def _view(node: InventoryNode, card: Card, reasons: tuple[str, ...]) -> dict[str, Any]:
+def _units(card: Card) -> list[tuple[Card, int | None]]:
+    """What may hold shares, and how many slices of the card it has where it is a partition."""
+    if not card.partitions:
+        return [(card, None)]
+    return [(unit, part.slices) for unit, part in zip(card.offered, card.partitions, strict=True)]
+
+
+def _view(node: InventoryNode, card: Card, slices: int | None, cluster: Cluster) -> dict[str, Any]:
     grants = [grant for grant in node.grants if grant.card == card.id]
-    return {
+    reasons = {*cluster.reasons.get(card.id, ())}
+    if card.is_unpartitioned:
+        reasons.add(Reason.NO_PARTITIONS.value)
+    part = {"profile": card.profile, "slices": slices, "parent": card.parent} if card.parent else {}
+    return part | {
         "node": node.name,
         "card": card.id,
         "index": card.index,
@@ -80,7 +92,7 @@ def _view(node: InventoryNode, card: Card, reasons: tuple[str, ...]) -> dict[str
         "memoryMiB": card.memory_mib,
         "usedMiB": sum(grant.memory_mib or 0 for grant in grants),
         "usedCorePercent": sum(grant.core_percent for grant in grants),
-        "health": card.health.value,
+        "health": (cluster.health.get(card.id, card.health) if card.parent else card.health).value,
         "reasons": sorted(reasons),
         "containers": [
             {
@@ -94,12 +106,14 @@ def _view(node: InventoryNode, card: Card, reasons: tuple[str, ...]) -> dict[str
     }
 
 
-def show(views: Iterable[Mapping[str, Any]], *, wide: bool) -> None:
-    rows = [row for view in views for row in _rows(view, wide=wide)]
-    print_table((*COLUMNS, *(WIDE if wide else WIDE[:1])), rows)
+def show(views: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
+    divided = any("profile" in view for view in views)
+    rows = [row for view in views for row in _rows(view, wide=wide, divided=divided)]
+    extra = (PROFILE,) if divided else ()
+    print_table((*COLUMNS, *extra, *(WIDE if wide else WIDE[:1])), rows)
 
 
-def _rows(view: Mapping[str, Any], *, wide: bool) -> list[tuple[str, ...]]:
+def _rows(view: Mapping[str, Any], *, wide: bool, divided: bool) -> list[tuple[str, ...]]:
     total = "?" if view["memoryMiB"] is None else str(view["memoryMiB"])
     head = (
         view["node"],
@@ -109,7 +123,9 @@ def _rows(view: Mapping[str, Any], *, wide: bool) -> list[tuple[str, ...]]:
         f"{view['usedMiB']}/{total}",
         f"{view['usedCorePercent']}/100",
     )
-    tail = (",".join(view["reasons"]) or "-", *((view["model"] or "-",) if wide else ()))
+    profile = (view.get("profile", "-"),) if divided else ()
+    model = (view["model"] or "-",) if wide else ()
+    tail = (*profile, ",".join(view["reasons"]) or "-", *model)
     who = [
         (one["pod"], one["container"], _share(one["memoryMiB"], one["corePercent"]))
         for one in view["containers"]

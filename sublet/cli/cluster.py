@@ -1,9 +1,10 @@
 """Reads a live cluster into the words of an inventory: what agents, healthd and scheduler say on the bus."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sublet.bus.port import BucketMissing, Bus, Entry
+from sublet.cli.picture import Cluster
 from sublet.cli.reaching import NATS_HINT
 from sublet.contract import quantity, subjects
 from sublet.contract.inventory import InventoryGrant, InventoryNode
@@ -11,22 +12,14 @@ from sublet.kube.kind import NODES
 from sublet.kube.port import Json, Kube
 from sublet.model.card import Card, Inventory, Taint
 from sublet.model.errors import Unavailable
-from sublet.model.health import Verdict
+from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
-from sublet.model.placement import NodeLedger
+from sublet.model.placement import LedgerGrant, NodeLedger
 from sublet.wire.health import verdict_in
 from sublet.wire.ledger import node_ledger_in
 from sublet.wire.node import inventory_in
 
 READ_WITHIN_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """`nodes` by name; `reasons` are the open ones of each card."""
-
-    nodes: tuple[InventoryNode, ...]
-    reasons: Mapping[CardId, tuple[str, ...]]
 
 
 async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
@@ -35,14 +28,7 @@ async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
     Raises:
         Unavailable: the bus or the API server does not answer.
     """
-    inventories = {
-        one.node: one
-        for one in (
-            inventory_in(entry.value)
-            for key, entry in (await _entries(bus, subjects.INVENTORY_BUCKET)).items()
-            if subjects.parse_node_key(key)[0] == subjects.INVENTORY
-        )
-    }
+    inventories = await read_inventories(bus)
     verdicts = {
         subjects.parse_verdict_key(key)[1]: verdict_in(entry.value)
         for key, entry in (await _entries(bus, subjects.VERDICTS_BUCKET)).items()
@@ -60,7 +46,22 @@ async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
             _filled(known[name], inventories.get(name), ledgers.get(name), verdicts) for name in sorted(known)
         ),
         reasons={card: tuple(reason.id for reason in one.reasons) for card, one in verdicts.items()},
+        health={card: one.state for card, one in verdicts.items()},
+        unlisted=tuple(
+            _unlisted(name, inventories[name], ledgers[name], verdicts)
+            for name in sorted(inventories.keys() & ledgers.keys())
+        ),
     )
+
+
+async def read_inventories(bus: Bus) -> dict[NodeName, Inventory]:
+    """What each agent says of its node; raises Unavailable where the bus does not answer."""
+    found = [
+        inventory_in(entry.value)
+        for key, entry in (await _entries(bus, subjects.INVENTORY_BUCKET)).items()
+        if subjects.parse_node_key(key)[0] == subjects.INVENTORY
+    ]
+    return {one.node: one for one in found}
 
 
 async def read_verdicts(bus: Bus) -> list[Verdict]:
@@ -87,20 +88,42 @@ def _filled(
     if inventory is None:
         return node
     cards = tuple(sorted((_judged(card, verdicts) for card in inventory.cards), key=lambda card: card.index))
-    known = {card.id for card in cards}
-    grants = tuple(
-        InventoryGrant(
-            pod=one.pod,
-            container=one.container,
-            card=one.grant.card,
-            memory_mib=one.grant.memory_mib,
-            core_percent=one.grant.core_percent,
-            exclusive=one.grant.exclusive,
-        )
-        for one in (ledger.grants if ledger else ())
-        if not one.heir and one.grant.card in known
-    )
+    known = _listed(inventory)
+    grants = tuple(_grant(one) for one in _counted(ledger) if one.grant.card in known)
     return replace(node, cards=cards, grants=grants, shares_per_card=inventory.shares_per_card)
+
+
+def _unlisted(
+    node: NodeName, inventory: Inventory, ledger: NodeLedger, verdicts: Mapping[CardId, Verdict]
+) -> InventoryNode:
+    known = _listed(inventory)
+    strays = [one for one in _counted(ledger) if one.grant.card not in known]
+    cards = {
+        one.grant.card: _judged(
+            Card(id=one.grant.card, index=one.grant.index, health=HealthState.LOST), verdicts
+        )
+        for one in strays
+    }
+    return InventoryNode(name=node, cards=tuple(cards.values()), grants=tuple(map(_grant, strays)))
+
+
+def _listed(inventory: Inventory) -> set[CardId]:
+    return {each.id for card in inventory.cards for each in (card, *card.offered)}
+
+
+def _counted(ledger: NodeLedger | None) -> list[LedgerGrant]:
+    return [one for one in (ledger.grants if ledger else ()) if not one.heir]
+
+
+def _grant(one: LedgerGrant) -> InventoryGrant:
+    return InventoryGrant(
+        pod=one.pod,
+        container=one.container,
+        card=one.grant.card,
+        memory_mib=one.grant.memory_mib,
+        core_percent=one.grant.core_percent,
+        exclusive=one.grant.exclusive,
+    )
 
 
 def _judged(card: Card, verdicts: Mapping[CardId, Verdict]) -> Card:

@@ -9,7 +9,9 @@ from typing import Any
 from sublet.cli import healthhistory, healthmanual, healthpolicy, healthreplay, reaching
 from sublet.cli.commands import Commands
 from sublet.cli.output import add_output, print_json, print_table
+from sublet.model.card import Card
 from sublet.model.health import Hold, Verdict
+from sublet.model.ids import CardId
 
 COLUMNS = ("NODE", "CARD", "STATE", "REASONS", "SINCE", "ACTION", "VERDICT AGE", "NOTES")
 ACTIONS = (healthhistory, healthmanual, healthpolicy, healthreplay)
@@ -28,27 +30,33 @@ def register(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sublet.runtime.clock import unix_ms
 
-    verdicts = asyncio.run(_read(arguments))
+    verdicts, partitions = asyncio.run(_read(arguments))
     now_ms = unix_ms()
     if arguments.output == "json":
-        print_json([document(verdict, now_ms=now_ms) for verdict in verdicts])
+        print_json([document(verdict, partitions.get(verdict.card), now_ms=now_ms) for verdict in verdicts])
     else:
-        print_table(COLUMNS, [_row(verdict, now_ms=now_ms) for verdict in verdicts])
+        rows = [_row(verdict, partitions.get(verdict.card), now_ms=now_ms) for verdict in verdicts]
+        print_table(COLUMNS, rows)
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> list[Verdict]:
-    from sublet.cli.cluster import read_verdicts
+async def _read(arguments: argparse.Namespace) -> tuple[list[Verdict], dict[CardId, Card]]:
+    """The verdicts, and the partitions that agents list."""
+    from sublet.cli.cluster import read_inventories, read_verdicts
 
     reaching.quiet_log()
     async with reaching.open_bus(arguments) as bus:
-        return await read_verdicts(bus)
+        verdicts = await read_verdicts(bus)
+        listed = [card for one in (await read_inventories(bus)).values() for card in one.cards]
+    return verdicts, {part.id: part for card in listed for part in card.offered if part.parent}
 
 
-def document(verdict: Verdict, *, now_ms: int) -> dict[str, Any]:
+def document(verdict: Verdict, partition: Card | None = None, *, now_ms: int) -> dict[str, Any]:
+    """`partition` describes what was judged where that is no card."""
     from sublet.wire.judged import rfc3339
 
-    return {
+    part = {"profile": partition.profile, "parent": partition.parent} if partition else {}
+    return part | {
         "node": verdict.node,
         "card": verdict.card,
         "state": verdict.state.value,
@@ -85,8 +93,9 @@ def _held(hold: Hold | None) -> dict[str, Any] | None:
     return {"by": hold.by, "note": hold.note, "until": rfc3339(hold.until_ms) if hold.until_ms else None}
 
 
-def _row(verdict: Verdict, *, now_ms: int) -> tuple[str, ...]:
-    notes = [f"held by {verdict.hold.by}: {verdict.hold.note}"] if verdict.hold else []
+def _row(verdict: Verdict, partition: Card | None, *, now_ms: int) -> tuple[str, ...]:
+    notes = [f"{partition.profile} of {partition.parent}"] if partition else []
+    notes += [f"held by {verdict.hold.by}: {verdict.hold.note}"] if verdict.hold else []
     notes += [f"breaker {verdict.breaker}"] if verdict.breaker else []
     notes += [f"not done: {verdict.not_done}"] if verdict.not_done else []
     return (

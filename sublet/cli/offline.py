@@ -66,8 +66,8 @@ class OfflineFleet:
         fleet.set_inventory(node.name, _inventory(node))
         by_pod = sorted(node.grants, key=lambda grant: grant.pod)
         for pod, grants in groupby(by_pod, key=lambda grant: grant.pod):
-            indices = {card.id: card.index for card in node.cards}
-            held = tuple(_held(grant, indices) for grant in grants)
+            known = {each.id: each for card in node.cards for each in (card, *card.offered)}
+            held = tuple(_held(grant, known[grant.card]) for grant in grants)
             fleet.book(node.name, f"grant {pod}", Booking(ref=pod, held=held))
             fleet.host(node.name, f"grant {pod}", HostUse())
 
@@ -101,12 +101,12 @@ def _inventory(node: InventoryNode) -> Inventory:
     )
 
 
-def _held(grant: InventoryGrant, indices: dict[CardId, int]) -> Held:
+def _held(grant: InventoryGrant, card: Card) -> Held:
     granted = CardGrant(
         card=grant.card,
-        index=indices[grant.card],
+        index=card.index,
         memory_mib=grant.memory_mib,
         core_percent=grant.core_percent,
         exclusive=grant.exclusive,
     )
-    return Held(container=grant.container, kind=ContainerKind.MAIN, grants=(granted,))
+    return Held(container=grant.container, kind=ContainerKind.MAIN, grants=(granted,), profile=card.profile)

@@ -248,7 +248,7 @@ class Story:
 
     async def _show_cards(self) -> None:
         cluster = await self.watching.cluster()
-        cards.show(cards.card_views(cluster.nodes, cluster.reasons), wide=False)
+        cards.show(cards.card_views(cluster), wide=False)
 
     def _show_kubelet(self, seat: Seat) -> None:
         capacity, allocatable = self.stage.node(seat.node.name).slots

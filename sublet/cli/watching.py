@@ -6,7 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sublet.cli.cluster import Cluster, read_cluster
+from sublet.cli.cluster import read_cluster
+from sublet.cli.picture import Cluster
 from sublet.client.subscriber import PublicEvent, read_events
 from sublet.contract import keys, subjects
 from sublet.contract.inventory import InventoryGrant, InventoryNode

@@ -86,7 +86,7 @@ def _node(fields: Fields, _position: int) -> InventoryNode:
     cards = fields.items("cards", _card, named_by="uuid")
     where = fields.at("cards")
     _refuse_twice(f"{where}: index", (str(card.index) for card in cards))
-    by_id = {card.id: card for card in cards}
+    by_id = {each.id: each for card in cards for each in (card, *card.offered)}
     node = InventoryNode(
         name=NodeName(fields.name("name")),
         labels=fields.texts("labels"),

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     TOO_MANY_PODS = "TooManyPods"
     NO_CARDS = "NoCards"
     # cards, in the order in which they are asked
+    NO_PARTITIONS = "NoPartitions"
     UNHEALTHY = "Unhealthy"
     IN_USE = "InUse"
     EXCLUSIVE = "Exclusive"
@@ -100,11 +101,12 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.NODE_NOT_PREPARED: Explanation("the node does not show enough slots or totals yet", "wait, or look at the agent on that node"),
     Reason.AGENT_SILENT: Explanation("no fresh heartbeat of the node's agent", "look at the agent's pod on that node"),
     Reason.FOREIGN_PLUGIN: Explanation("another plugin or DRA driver serves GPUs on the node", "remove the other plugin from that node, and the pods that hold what it gave them"),
-    Reason.MIG_UNSUPPORTED: Explanation("MIG mode is on for a card that is offered whole", "switch MIG mode off, or take the card out of the inventory"),
+    Reason.MIG_UNSUPPORTED: Explanation("a card is divided in a way that no claim can name", "make the card whole again, or take it out of the inventory"),
     Reason.INSUFFICIENT_CPU: Explanation("not enough CPU on the node", "lower the pod's CPU request, or wait"),
     Reason.INSUFFICIENT_HOST_MEMORY: Explanation("not enough host memory on the node", "lower the pod's memory request, or wait"),
     Reason.TOO_MANY_PODS: Explanation("the node runs as many pods as it may", "wait, or raise the node's pod limit"),
     Reason.NO_CARDS: Explanation("the node has no cards", "nothing: such nodes are not for this pod"),
+    Reason.NO_PARTITIONS: Explanation("the card is in MIG mode and has no partitions, so it offers nothing", "create MIG instances on the card, or switch its MIG mode off"),
     Reason.UNHEALTHY: Explanation("the card takes no new shares because of its health", "see `sublet cards` for the reason; repair the card, or use another model"),
     Reason.IN_USE: Explanation("a whole card was asked for and this one is shared or taken", "wait until its pods end"),
     Reason.EXCLUSIVE: Explanation("the card belongs to one container alone", "wait until its pod ends"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import ContainerSpec
 from sublet.contract.quantity import whole_number
@@ -90,6 +91,17 @@ def not_yet(key: str, value: str) -> Refusal:
         code=RefusalCode.NOT_SUPPORTED_YET,
         message=f"annotation {key}={value[:80]!r} is known, but this version cannot honour it yet",
         hint="Remove the annotation",
+    )
+
+
+def partition_of_any_size(key: str, value: str) -> Refusal:
+    """A mode in which the other system divides cards by itself, to the size that a pod asks for."""
+    return Refusal(
+        code=RefusalCode.NOT_SUPPORTED_YET,
+        message=f"annotation {key}={value[:80]!r}: cards are not divided for a pod, "
+        "partitions that exist are asked for by their profile",
+        hint=f"Remove the annotation and the amounts, and ask for {keys.NVIDIA_MIG_PREFIX}<profile>: 1 "
+        "with a profile that `sublet cards` shows, such as 1g.10gb",
     )
 
 

@@ -11,6 +11,7 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
     not_yet,
+    partition_of_any_size,
     read_amounts,
     units_of,
     whole,
@@ -140,6 +141,8 @@ def _wish(key: str, value: str) -> dict[str, str] | Refusal:
     if key == MODE:
         if value not in _MODE:
             return bad_annotation(key, value, ", ".join(_MODE))
+        if value == "mig":
+            return partition_of_any_size(key, value)
         return {} if value == _MODE[0] else not_yet(key, value)
     return not_yet(key, value)
 

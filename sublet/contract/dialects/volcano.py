@@ -12,7 +12,7 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
     conflict,
-    not_yet,
+    partition_of_any_size,
     read_amounts,
     units_of,
     whole,
@@ -98,7 +98,9 @@ class Volcano(Dialect):
             if key in CARD_LISTS and value.strip(" ,"):
                 wishes[CARD_LISTS[key]] = value
             elif key == MODE and value not in ("", "hami-core"):
-                return not_yet(key, value) if value == "mig" else bad_annotation(key, value, "hami-core")
+                if value == "mig":
+                    return partition_of_any_size(key, value)
+                return bad_annotation(key, value, "hami-core")
             elif key == GROUP_POLICY and value:
                 if value != Policy.SPREAD:
                     return bad_annotation(key, value, "spread")

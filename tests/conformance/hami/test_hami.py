@@ -30,6 +30,12 @@ COUNT, MEM, PERCENT, CORES, PRIORITY = (
 ALONE = replace(ALL, enabled=("sublet", "hami"))
 IN_CLUSTER = replace(ALL, enabled=IN_A_CLUSTER)
 F4 = cards("n1", *[24576] * 4)
+MIG_NODE = {
+    "name": "n1",
+    "cards": [
+        card("A", 40960, mig=True, partitions=[{"uuid": "MIG-1", "profile": "3g.20gb", "memoryMiB": 19968}])
+    ],
+}
 SHARE: Mapping[str, object] = {COUNT: 1, MEM: 3000}
 
 
@@ -245,6 +251,13 @@ def test_a_policy_of_nodes_and_one_of_cards() -> None:
 def test_an_annotation_that_cannot_be_honoured_is_never_ignored(key: str, value: str, code: str) -> None:
     found = refusal(wishing({key: value}))
     assert (found["code"], f"{key}={value!r}" in found["message"]) == (code, True)
+
+
+def test_a_partition_that_hami_would_make_is_refused_with_the_way_to_one_that_exists() -> None:
+    found = refusal(wishing({"nvidia.com/vgpu-mode": "mig"}))
+    assert "nvidia.com/mig-<profile>: 1" in found["hint"]
+    static = next(one for one in sample("hami/nvidia") if one["metadata"]["name"] == "partition")
+    assert Cluster(MIG_NODE).seats([static]) == [{"app": ["MIG-1"]}]
 
 
 def test_an_annotation_of_ours_that_says_something_else_is_refused() -> None:

@@ -27,6 +27,25 @@ MIXED = {
 }
 
 
+def parts(card: str, *profiles: str) -> list[dict[str, Any]]:
+    """Partitions named MIG-<card><number>; profiles as drivers write them."""
+    return [
+        {"uuid": f"MIG-{card}{at}", "profile": profile, "memoryMiB": 4864}
+        for at, profile in enumerate(profiles, start=1)
+    ]
+
+
+DIVIDED = {
+    "name": "n1",
+    "cards": [
+        card("A", 40960, mig=True, partitions=parts("A", "1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb+me")),
+        card("B", 40960),
+        card("C", 40960, mig=True, partitions=parts("C", "1g.5gb", "1g.5gb")),
+        card("D", 40960, mig=True),
+    ],
+}
+
+
 def asks(key: str, count: object = 1) -> dict[str, Any]:
     return pod("p", container("app", **{key: count}))
 
@@ -90,6 +109,34 @@ def test_whole_cards_and_shares_never_go_on_partitions() -> None:
 def test_a_profile_that_nobody_has_is_held() -> None:
     held = Cluster(MIXED).place(asks(f"{MIG}1g.5gb"))
     assert (held["outcome"], held["reasons"]) == ("held", {"ProfileMismatch": 3})
+
+
+def test_the_samples_for_partitions_get_those_that_exist() -> None:
+    cluster = Cluster(DIVIDED)
+    placed = {one["metadata"]["name"]: cluster.place(one) for one in sample("nvidia/partitions")}
+    assert {name: _uuids(one) for name, one in placed.items()} == {
+        "small": {"app": ["MIG-C1"]},
+        "several": {"first": ["MIG-A2"], "second": ["MIG-A1", "MIG-C2"]},
+        "media": {"app": ["MIG-A4"]},
+        "beside": {"one": ["MIG-A3"], "whole": ["B"]},
+        "too-many": {},
+    }
+    assert placed["several"]["env"] == {
+        "first": {"NVIDIA_VISIBLE_DEVICES": "MIG-A2"},
+        "second": {"NVIDIA_VISIBLE_DEVICES": "MIG-A1,MIG-C2"},
+    }
+    assert placed["several"]["annotations"]["cards.sublet.dev/second"] == "MIG-A1,MIG-C2"
+    assert placed["too-many"]["reasons"] == {"InUse": 7, "NoPartitions": 1}
+
+
+def _uuids(placed: dict[str, Any]) -> dict[str, list[str]]:
+    return {name: [one["card"] for one in grants] for name, grants in placed["containers"].items()}
+
+
+def test_a_partition_that_an_inventory_says_is_taken_is_not_given_again() -> None:
+    held = {"pod": "ns/old", "container": "app", "card": "MIG-1", "exclusive": True}
+    cluster = Cluster({**MIXED, "grants": [held]})
+    assert cluster.seats([asks(f"{MIG}3g.20gb"), asks(f"{MIG}3g.20gb")]) == [{"app": ["MIG-2"]}, {}]
 
 
 def test_two_kinds_in_one_container_are_refused() -> None:

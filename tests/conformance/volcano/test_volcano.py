@@ -217,3 +217,4 @@ def test_cards_may_be_chosen_by_uuid_and_modes_of_the_hardware_are_not_built() -
     assert Cluster(EIGHT).seats([banned]) == [{"app": ["n1/2"]}]
     sliced = pod("p", virtual, annotations={"volcano.sh/vgpu-mode": "mig"})
     assert refusal(sliced)["code"] == "NotSupportedYet"
+    assert "nvidia.com/mig-<profile>: 1" in refusal(sliced)["hint"]

@@ -39,6 +39,49 @@ def test_cards_come_by_node_then_index_with_what_is_promised(sublet: Sublet) -> 
     }
 
 
+DIVIDED = """
+nodes:
+- name: n1
+  cards:
+  - uuid: A
+    mig: true
+    memoryMiB: 40960
+    partitions:
+    - {uuid: MIG-1, profile: 1g.5gb, memoryMiB: 4864, gi: 7, ci: 0, slices: 1}
+    - {uuid: MIG-2, profile: 3g.20gb, memoryMiB: 19968}
+  - {uuid: B, mig: true, memoryMiB: 40960}
+  grants: [{pod: ns/a, container: main, card: MIG-1, exclusive: true}]
+"""
+
+
+def test_partitions_stand_in_place_of_their_card(sublet: Sublet) -> None:
+    ran = sublet("cards", "--inventory", sublet.file("i.yaml", DIVIDED), "-o", "json")
+    shown = [(one["card"], one.get("profile"), one.get("slices"), one.get("parent")) for one in ran.json]
+    assert shown == [("MIG-1", "1g.5gb", 1, "A"), ("MIG-2", "3g.20gb", None, "A"), ("B", None, None, None)]
+    assert [one["usedMiB"] for one in ran.json] == [4864, 0, 0]
+    assert ran.json[0]["containers"] == [
+        {"pod": "ns/a", "container": "main", "memoryMiB": 4864, "corePercent": 100}
+    ]
+    assert ran.json[2]["reasons"] == ["NoPartitions"]
+
+
+def test_where_there_are_partitions_the_table_names_profiles(sublet: Sublet) -> None:
+    rows = sublet("cards", "--inventory", sublet.file("i.yaml", DIVIDED)).out.splitlines()
+    assert [row.split()[-2:] for row in rows] == [
+        ["PROFILE", "REASONS"],
+        ["1g.5gb", "-"],
+        ["3g.20gb", "-"],
+        ["-", "NoPartitions"],
+    ]
+
+
+def test_partitions_read_back_to_the_same(sublet: Sublet) -> None:
+    ran = sublet("cards", "--inventory", sublet.file("i.yaml", DIVIDED), "-o", "inventory")
+    again = sublet("cards", "--inventory", sublet.file("j.yaml", ran.out), "-o", "inventory")
+    assert "gi: 7" in ran.out
+    assert again.out == ran.out
+
+
 def test_in_a_pipe_every_container_has_a_whole_row(sublet: Sublet) -> None:
     ran = sublet("cards", "--inventory", sublet.file("i.yaml", INVENTORY))
     assert ran.out.splitlines() == [

@@ -84,6 +84,7 @@ class Nodes:
                 kind=claim.kind,
                 grants=placement.containers[claim.container],
                 counted=not claim.heir,
+                profile=claim.profile or "",
             )
             for claim in ask.claims
         )

@@ -407,7 +407,7 @@ class World:
         users = {uid: p for uid, p in self.released.items() if uid in self.pods and not self.pods[uid].ended}
         self._check_users(users | self.physical)
         for entry in self.ledger.values():
-            _check_entry(entry, {one.id: one for one in self.inventories.get(entry.node, ())})
+            _check_entry(entry, _units(self.inventories.get(entry.node, ())))
 
     def _check_gang(self, pod: PodFacts) -> None:
         """No pod of a gang is released before the ledger shows cards for all of it."""
@@ -424,13 +424,18 @@ class World:
 
     def _check_users(self, users: dict[PodUid, Placement]) -> None:
         """Pods that may run or still do never share a card beyond what it has."""
-        known = {one.id: one for held in self.inventories.values() for one in held}
+        known = _units(one for held in self.inventories.values() for one in held)
         for uuid, one in known.items():
             grants = [
                 g for p in users.values() for some in p.containers.values() for g in some if g.card == uuid
             ]
             assert sum(g.memory_mib or 0 for g in grants) <= (one.memory_mib or 0), f"{uuid}: {users}"
             assert len(grants) <= 1 or not any(g.exclusive for g in grants), f"{uuid}: {users}"
+
+
+def _units(held: Iterable[Card]) -> dict[CardId, Card]:
+    """Every card, and every partition as one."""
+    return {each.id: each for one in held for each in (one, *one.offered)}
 
 
 def _check_entry(entry: NodeLedger, known: dict[CardId, Card]) -> None:

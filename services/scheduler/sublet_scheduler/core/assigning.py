@@ -4,7 +4,7 @@ Loads are put on cards one after another, the hardest first; where the best card
 for the next, other cards are tried. What a load takes is booked on copies.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
@@ -169,7 +169,7 @@ def grants_of(assigned: Assigned, asked: Asked) -> dict[str, tuple[CardGrant, ..
 def objection(card: CardState, load: Load, wishes: Wishes, shares_per_card: int) -> Reason | None:
     """The first thing that stands against putting `load` on `card`, if any."""
     if not card.open:
-        return Reason.UNHEALTHY
+        return Reason.NO_PARTITIONS if card.card.is_unpartitioned else Reason.UNHEALTHY
     if load.exclusive:
         if not card.unused:
             return Reason.IN_USE
@@ -198,15 +198,20 @@ def wish_objection(card: Card, load: Load, wishes: Wishes) -> Reason | None:
             return Reason.MODEL_MISMATCH
         if any(part in model for part in wishes.exclude_card_models):
             return Reason.MODEL_MISMATCH
-    if wishes.card_uuids and card.id not in wishes.card_uuids:
+    if wishes.card_uuids and not _is_named(card, wishes.card_uuids):
         return Reason.UUID_MISMATCH
-    if card.id in wishes.exclude_card_uuids:
+    if _is_named(card, wishes.exclude_card_uuids):
         return Reason.UUID_MISMATCH
     if load.vendors and load.vendors != {card.vendor}:
         return Reason.VENDOR_MISMATCH
     if load.profiles != {card.profile}:
         return Reason.PROFILE_MISMATCH
     return Reason.UNKNOWN_NUMA if wishes.one_numa and card.numa is None else None
+
+
+def _is_named(card: Card, uuids: Collection[str]) -> bool:
+    """By its own UUID, or that of the card which it is part of."""
+    return card.id in uuids or (card.parent is not None and card.parent in uuids)
 
 
 @dataclass(slots=True)
@@ -296,12 +301,12 @@ def _sorted(
     return sorted(fitting, key=key)
 
 
-def _fullest_first(state: CardState, _: Load) -> tuple[int, int]:
-    return (state.free_mib, state.free_core)
+def _fullest_first(state: CardState, _: Load) -> tuple[int, int, int]:
+    return (state.free_mib, state.free_core, state.free_siblings)
 
 
-def _emptiest_first(state: CardState, _: Load) -> tuple[int, int]:
-    return (-state.free_mib, -state.free_core)
+def _emptiest_first(state: CardState, _: Load) -> tuple[int, int, int]:
+    return (-state.free_mib, -state.free_core, -state.free_siblings)
 
 
 def taken(cards: Sequence[CardState], chosen: Sequence[CardState], load: Load) -> list[CardState]:

@@ -194,10 +194,10 @@ class Engine:
         if before and (before.epoch == inventory.epoch and before.seq > inventory.seq):
             return
         self.state.fleet.set_inventory(inventory.node, inventory)
-        for card in inventory.cards:
-            verdict = node.verdicts.get(card.id)
+        for card in (each.id for one in inventory.cards for each in (one, *one.offered)):
+            verdict = node.verdicts.get(card)
             if verdict and not verdict.schedulable:
-                self._close(inventory.node, card.id, now)
+                self._close(inventory.node, card, now)
         self.state.regrant(inventory.node)
         if self.state.merged:
             self.state.ledgers.check(inventory.node)

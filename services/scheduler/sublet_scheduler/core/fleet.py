@@ -31,6 +31,8 @@ class Held:
     kind: ContainerKind
     grants: tuple[CardGrant, ...]
     counted: bool = True
+    profile: str = ""
+    """Of the partitions that were asked for; empty for cards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class CardState:
     used_core: int = 0
     shares: int = 0
     exclusive: bool = False
+    free_siblings: int = 0
+    """Of a partition: how many of its card's partitions are free, itself included."""
 
     @property
     def free_mib(self) -> int:
@@ -122,8 +126,35 @@ class NodeState:
 
     @property
     def counted_cards(self) -> list[Card]:
-        """The cards in scheduling or holding a grant: what totals are made of."""
-        return [state.card for state in self.cards.values() if state.open or not state.unused]
+        """The cards in scheduling or holding a grant: what totals are made of.
+
+        What was given and is offered no more counts for as long as it is held, since kube-scheduler counts
+        the pods that hold it.
+        """
+        offered = [state.card for state in self.cards.values() if state.open or not state.unused]
+        return [*offered, *self._held_and_not_offered()]
+
+    def _held_and_not_offered(self) -> Iterator[Card]:
+        """Partitions that were destroyed under a container, and cards that were partitioned under one."""
+        divided = {card.id: card for card in (self.inventory.cards if self.inventory else ())}
+        seen: set[CardId] = set()
+        for held in (one for booking in self.bookings.values() for one in booking.held):
+            for grant in held.grants:
+                if not held.counted or grant.card in self.cards or grant.card in seen:
+                    continue
+                seen.add(grant.card)
+                if held.profile:
+                    yield Card(id=grant.card, index=grant.index, profile=held.profile)
+                elif grant.card in divided:
+                    yield divided[grant.card]
+
+    def is_closed(self, card: CardId) -> bool:
+        """Whether it takes no new shares, by itself or as part of a card."""
+        state = self.cards.get(card)
+        return card in self.closed or (state is not None and state.card.parent in self.closed)
+
+    def are_all_offered(self, cards: Iterable[CardId]) -> bool:
+        return all(card in self.cards for card in cards)
 
 
 class Fleet:
@@ -206,9 +237,10 @@ class Fleet:
         else:
             state.closed.add(card)
         concerned = [one for one in state.by_index if card in (one.card.id, one.card.parent)]
-        if any(one.open != open_ for one in concerned):
-            for one in concerned:
-                one.open = open_
+        wanted = [_is_open(state, one.card) for one in concerned]
+        if any(one.open != open_now for one, open_now in zip(concerned, wanted, strict=True)):
+            for one, open_now in zip(concerned, wanted, strict=True):
+                one.open = open_now
             self._touch(state)
 
     def book(self, name: NodeName, key: str, booking: Booking) -> None:
@@ -259,13 +291,9 @@ class Fleet:
     def _recount(self, state: NodeState) -> None:
         cards = state.inventory.cards if state.inventory else ()
         state.cards = {
-            one.id: CardState(
-                card=one,
-                kind=self._kind(one),
-                open=card.id not in state.closed and card.health.accepts_shares,
-            )
+            one.id: CardState(card=one, kind=self._kind(one), open=_is_open(state, one))
             for card in sorted(cards, key=lambda card: (card.index, card.id))
-            for one in card.offered
+            for one in card.offered or (card,)
         }
         for one in state.by_index:
             self._count_kind(one.kind, -1)
@@ -281,6 +309,7 @@ class Fleet:
         state.free_mib, state.most_free_mib = sum(free_mib), max(free_mib, default=0)
         state.unused = sum(card.unused for card in state.by_index)
         state.most_free_core = max((card.free_core for card in state.by_index), default=0)
+        _count_siblings(state.by_index)
         self._changed(state)
 
     def _changed(self, state: NodeState) -> None:
@@ -299,16 +328,45 @@ class Fleet:
             del self.kinds[kind]
 
 
+def _is_open(state: NodeState, card: Card) -> bool:
+    taken_out = not state.closed.isdisjoint({card.id, card.parent})
+    return not taken_out and card.health.accepts_shares and not card.is_unpartitioned
+
+
+def _count_siblings(cards: Sequence[CardState]) -> None:
+    free: dict[CardId, int] = {}
+    for one in cards:
+        if one.card.parent is not None and one.open and one.unused:
+            free[one.card.parent] = free.get(one.card.parent, 0) + 1
+    for one in cards:
+        if one.card.parent is not None:
+            one.free_siblings = free.get(one.card.parent, 0)
+
+
 def _count(state: NodeState, booking: Booking, sign: int) -> None:
-    for grant in counted_grants(booking.held):
-        card = state.cards.get(grant.card)
-        if card is None:
-            continue
-        card.shares += sign
-        card.used_mib += sign * (grant.memory_mib or 0)
-        card.used_core += sign * grant.core_percent
-        if grant.exclusive:
-            card.exclusive = sign > 0
+    for held in booking.held:
+        for grant in held.grants if held.counted else ():
+            card = state.cards.get(grant.card)
+            if card is None:
+                for instead in _in_its_place(state, grant, held.profile):
+                    instead.shares += sign
+                    instead.exclusive = sign > 0
+                continue
+            card.shares += sign
+            card.used_mib += sign * (grant.memory_mib or 0)
+            card.used_core += sign * grant.core_percent
+            if grant.exclusive:
+                card.exclusive = sign > 0
+
+
+def _in_its_place(state: NodeState, grant: CardGrant, profile: str) -> Iterator[CardState]:
+    """What is offered now of a card that was divided, or made whole, while a container held it: whoever has
+    the card's device node could reach all of that."""
+    for one in state.by_index:
+        if one.card.parent == grant.card or (
+            profile and not one.card.profile and one.card.index == grant.index
+        ):
+            yield one
 
 
 def counted_grants(held: Iterable[Held]) -> Iterator[CardGrant]:

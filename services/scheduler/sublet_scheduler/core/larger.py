@@ -24,7 +24,9 @@ class _Size:
     @classmethod
     def of(cls, node: NodeState) -> "_Size":
         cards = tuple(
-            (state.card.vendor, state.card.memory_mib, state.card.profile) for state in node.by_index
+            (state.card.vendor, state.card.memory_mib, state.card.profile)
+            for state in node.by_index
+            if not state.card.is_unpartitioned
         )
         return cls(cards, node.shares_per_card)
 

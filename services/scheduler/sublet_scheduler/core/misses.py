@@ -201,7 +201,8 @@ def _on_cards(able: Sequence[CardState], load: Load, node: NodeState) -> tuple[M
     if not short:
         return Miss(lack=0, text=""), nearest
     first = short[0]
-    text = f"card {first.card.index}: {' and '.join(text for _, text in lacks[first.card.id])}"
+    part = f" partition {first.card.profile}" if first.card.profile else ""
+    text = f"card {first.card.index}{part}: {' and '.join(text for _, text in lacks[first.card.id])}"
     if load.cards > 1:
         text += f" (room on {load.cards - len(short)} of {load.cards} cards)"
     return Miss(lack=lack, text=text), nearest

@@ -146,10 +146,15 @@ def placement_of(node: NodeName, grants: tuple[LedgerGrant, ...]) -> Placement:
 
 def booking_of(ref: PodRef, ask: PodAsk | None, grants: tuple[LedgerGrant, ...]) -> Booking:
     held: dict[str, Held] = {}
+    profiles = {claim.container: claim.profile or "" for claim in (ask.claims if ask else ())}
     for one in grants:
         before = held[one.container].grants if one.container in held else ()
         held[one.container] = Held(
-            container=one.container, kind=one.kind, grants=(*before, one.grant), counted=not one.heir
+            container=one.container,
+            kind=one.kind,
+            grants=(*before, one.grant),
+            counted=not one.heir,
+            profile=profiles.get(one.container, ""),
         )
     same_card = ask.wishes.same_card if ask else None
     return Booking(

@@ -166,8 +166,14 @@ class Releases:
 
     def card_closed(self, node: NodeName, card: CardId, now: float) -> None:
         """Pods that were promised the card but cannot have started on it get another place."""
+        parts = {
+            one.card.id
+            for one in self._state.fleet.node(node).by_index
+            if card in (one.card.id, one.card.parent)
+        }
+        closed = {card, *parts}
         for record in self._state.on_node(node):
-            if not any(one.grant.card == card for one in record.grants):
+            if closed.isdisjoint(one.grant.card for one in record.grants):
                 continue
             if record.stage is Stage.COMMITTING:
                 self._state.drop(record, now)
@@ -175,12 +181,12 @@ class Releases:
                 self._fence_if_closed(record, node, now)
         for id_, reservation in list(self._state.reservations.items()):
             outcome = reservation.outcome
-            if isinstance(outcome, Placement) and outcome.node == node and _uses(outcome, card):
+            if isinstance(outcome, Placement) and outcome.node == node and _uses(outcome, closed):
                 self._state.unreserve(id_)
 
     def _fence_if_closed(self, record: PodRecord, node: NodeName, now: float) -> None:
-        closed = self._state.fleet.node(node).closed
-        on_closed = any(one.grant.card in closed for one in record.grants)
+        closed = self._state.fleet.node(node).is_closed
+        on_closed = any(closed(one.grant.card) for one in record.grants)
         if on_closed and record.stage is Stage.RELEASING and record.facts and record.facts.gated:
             self._state.enter(record, Stage.FENCING, now)
             self.send_waiting(record, _MOVED)
@@ -190,5 +196,5 @@ def _same_grants(mine: tuple[LedgerGrant, ...], theirs: list[LedgerGrant]) -> bo
     return {(one.container, one.grant) for one in mine} == {(one.container, one.grant) for one in theirs}
 
 
-def _uses(placement: Placement, card: CardId) -> bool:
-    return any(grant.card == card for grants in placement.containers.values() for grant in grants)
+def _uses(placement: Placement, cards: set[CardId]) -> bool:
+    return any(grant.card in cards for grants in placement.containers.values() for grant in grants)

@@ -14,7 +14,7 @@ from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.effects import Effect
-from sublet_scheduler.core.fleet import Fleet, counted_grants
+from sublet_scheduler.core.fleet import Booking, Fleet, counted_grants
 from sublet_scheduler.core.ledgers import Ledgers
 from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
@@ -374,15 +374,19 @@ class State:
         self.limits.hold(ref.namespace, key, counted_grants(booking.held))
         if ask:
             self.fleet.host(node, key, host_use(ask))
-        if self.fleet.node(node).closed:  # else its cards count whatever they hold
-            self.totals_dirty.add(node)
+        self._recount_totals(node, booking)
 
     def _unbook(self, key: str, node: NodeName) -> None:
         booking = self.fleet.node(node).bookings.get(key)
         if booking:
             self.limits.free(booking.ref.namespace, key)
+            self._recount_totals(node, booking)
         self.fleet.unbook(node, key)
         self.fleet.host(node, key, None)
-        if self.fleet.node(node).closed:  # else its cards count whatever they hold
-            self.totals_dirty.add(node)
         self.dirty = True
+
+    def _recount_totals(self, node: NodeName, booking: Booking) -> None:
+        """Cards that are offered and open count whatever they hold; others only while they are held."""
+        state = self.fleet.node(node)
+        if state.closed or not state.are_all_offered(one.card for one in counted_grants(booking.held)):
+            self.totals_dirty.add(node)

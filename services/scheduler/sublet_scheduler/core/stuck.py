@@ -28,14 +28,14 @@ class StuckPins:
             yield record.stuck_s + self._state.rules.stuck_pin_s
 
     def move_unstarted(self, occupancy: Occupancy, now: float) -> None:
-        closed = self._state.fleet.node(occupancy.node).closed
+        node = self._state.fleet.node(occupancy.node)
         entry = self._state.ledgers.seen.get(occupancy.node)
-        if not closed or entry is None or occupancy.ledger_revision < entry.revision:
+        if not node.closed or entry is None or occupancy.ledger_revision < entry.revision:
             return
         started = {one.uid for one in occupancy.prepared}
         for record in self._state.on_node(occupancy.node):
             bound = record.stage is Stage.RELEASED and record.facts and record.facts.node
-            on_closed = any(one.grant.card in closed for one in record.grants)
+            on_closed = any(node.is_closed(one.grant.card) for one in record.grants)
             waited = now - record.since >= self._state.rules.stuck_pin_s
             if bound and on_closed and waited and record.uid not in started:
                 self._free_pin(record, "its card was closed before it started", now)

@@ -103,8 +103,9 @@ class Fragmentation:
         view = self._view(node)
         row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
 
-        def order(state: CardState, load: Load) -> tuple[int, int, int]:
-            return (floor(view.fall(row, load, state) / STEP), state.free_mib, state.free_core)
+        def order(state: CardState, load: Load) -> tuple[int, int, int, int]:
+            lost = floor(view.fall(row, load, state) / STEP)
+            return (lost, state.free_mib, state.free_core, state.free_siblings)
 
         return order
 
