@@ -138,6 +138,7 @@ async def _run(
         driver.submit,
         driver.report,
         rebuilt=driver.rebuilt,
+        rebuilt_under=lambda term: engine.rebuilt and engine.state.term == term,
         is_awaited=outbox.is_awaited,
         conflicted=metrics.conflicted,
     )

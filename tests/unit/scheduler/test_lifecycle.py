@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.state import Rules
@@ -149,6 +150,35 @@ def test_a_force_deleted_pod_counts_until_the_agent_proves_that_nothing_is_left(
     world.occupancy("n1")
     assert world.granted(uid) == []
     assert isinstance(world.ask(gib(10))[1], Placement)
+
+
+def test_a_failed_pod_whose_object_is_gone_is_forgotten_when_it_is_proved_gone() -> None:
+    world = one_card()
+    uid = world.create(gib(10))
+    world.bind(uid)
+    world.change(uid, phase="Failed", settled=False)
+    world.delete(uid)
+    world.occupancy("n1")
+    assert world.granted(uid) == []
+    assert world.stage(uid) is None
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_pod_that_goes_during_a_take_over_without_a_grant_was_proved_gone_before(ended: bool) -> None:
+    world = one_card()
+    uid = world.create(gib(10))
+    world.bind(uid)
+    if ended:
+        world.change(uid, phase="Failed", settled=False)
+    last = world.pods.pop(uid)
+    world.ledger[NodeName("n1")] = replace(world.entry("n1"), grants=())
+    world.engine = Engine(world.rules)
+    world.send(ev.PodSeen(last))
+    world.send(ev.PodGone(uid, last))
+    for event in (ev.PodsListed(), ev.NodesListed(), ev.QuotasListed(), ev.LedgerSeen(world.entry("n1"))):
+        world.send(event)
+    world.send(ev.LedgerListed(2, complete=True))
+    assert world.stage(uid) is None
 
 
 def test_a_reboot_frees_what_was_ending() -> None:

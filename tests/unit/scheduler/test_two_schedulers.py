@@ -72,6 +72,45 @@ def test_no_pod_is_released_before_the_entry_carries_our_own_term() -> None:
     assert world.stage(uid) is Stage.RELEASED
 
 
+def test_a_release_that_waits_for_the_entry_calls_for_no_tick() -> None:
+    """The bus may be away for long; a scheduler that only ticks hears nothing else."""
+    world = one_card()
+    world.hold_patches = True
+    world.create(gib(6))
+    world.hold_writes = True
+    world.restart()
+    world.wait(1)
+    due = world.engine.due(world.now)
+    assert due is None or due > world.now
+
+
+def test_a_scheduler_that_was_overtaken_while_it_took_over_steps_down() -> None:
+    """It lists the entries after another has taken the next term: it must write none of them."""
+    world = one_card()
+    world.create(gib(6))
+    world.send(ev.LedgerLost())
+    world.send(ev.LedgerSeen(replace(world.entry("n1"), term=7)))
+    world.log.clear()
+    world.send(ev.LedgerListed(6, complete=True))
+    assert world.effects(ef.StepDown) == [ef.StepDown(7)]
+    assert not world.effects(ef.WriteLedger)
+
+
+def test_what_an_older_scheduler_proved_gone_does_not_count_on() -> None:
+    """Its last write comes after the younger one has listed the ledger; only the ledger told of the pod."""
+    world = one_card()
+    theirs = elsewhere(gib(6, "theirs"), "theirs")
+    wrote_older(world, theirs)
+    world.hold_writes = True
+    world.start()
+    assert world.stage(PodUid("theirs")) is Stage.ENDING
+    wrote_older(world, elsewhere(gib(8, "other"), "other"))
+    world.hold_writes = False
+    world.settle()
+    assert world.granted(PodUid("theirs")) == []
+    assert world.granted(PodUid("other")) == ["A"]
+
+
 def test_what_we_planned_yields_to_what_an_older_scheduler_was_faster_to_grant() -> None:
     world = one_card()
     world.hold_writes = True

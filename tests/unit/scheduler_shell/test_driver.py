@@ -25,12 +25,13 @@ class Script:
     replies: dict[type[object], list[Effect]] = field(default_factory=dict)
     silent: bool = False
     due_at: float | None = None
+    always_due: bool = False
     rebuilt: bool = False
     seen: list[Event] = field(default_factory=list)
 
     def handle(self, event: Event, *, now: float) -> list[Effect]:  # noqa: ARG002
         self.seen.append(event)
-        if isinstance(event, Tick):
+        if isinstance(event, Tick) and not self.always_due:
             self.due_at = None
         if isinstance(event, ReviewAsked) and not self.silent:
             return [Answer(event.decision, event.decision, HELD)]
@@ -122,6 +123,19 @@ async def test_a_tick_comes_when_the_engine_is_due() -> None:
         running = group.create_task(one.run())
         await eventually(lambda: engine.seen == [Tick()])
         running.cancel()
+
+
+async def test_news_come_between_ticks_that_are_always_due() -> None:
+    engine = Script(due_at=0.0, always_due=True)
+    one = driver(engine)
+    news = [NodeGone(NodeName(name)) for name in ("a", "b")]
+    for event in news:
+        await one.submit(event)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(one.run())
+        await eventually(lambda: len(engine.seen) >= 5)
+        running.cancel()
+    assert engine.seen[:5] == [Tick(), news[0], Tick(), news[1], Tick()]
 
 
 async def test_a_younger_scheduler_ends_this_one() -> None:

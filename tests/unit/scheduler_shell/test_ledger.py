@@ -67,6 +67,7 @@ class Watched:
     conflicts: int = 0
     newest: WriteLedger | None = None
     rebuilt: asyncio.Event = field(default_factory=asyncio.Event)
+    rebuilt_term: int = 1
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(
@@ -74,6 +75,7 @@ class Watched:
             self.submit,
             self.events.append,
             rebuilt=self.rebuilt,
+            rebuilt_under=lambda term: self.rebuilt.is_set() and term == self.rebuilt_term,
             is_awaited=lambda write: write is self.newest,
             conflicted=self.conflicted,
         )
@@ -161,6 +163,29 @@ async def test_the_ledger_is_declared_complete_only_when_it_was_rebuilt(watched:
         watched.rebuilt.set()
         await eventually(lambda: not watched.ledger._incomplete.is_set())
         assert (await watched.meta()).complete
+
+
+async def test_what_was_rebuilt_under_an_earlier_term_completes_nothing(watched: Watched) -> None:
+    """The engine has not heard yet that the bucket was made anew."""
+    watched.rebuilt.set()
+    async with watched.running():
+        await watched.listed()
+        await eventually(lambda: not watched.ledger._incomplete.is_set())
+        watched.events.clear()
+        watched.bus.go_down()
+        watched.bus.come_back(data_lost=True)
+        assert await watched.listed() == LedgerListed(term=2, complete=False)
+        assert not await watched.ledger._declare_complete()
+        watched.rebuilt_term = 2
+        assert await watched.ledger._declare_complete()
+
+
+async def test_the_term_is_above_that_of_every_entry(watched: Watched) -> None:
+    """An older scheduler still wrote when the bucket had been made anew."""
+    await put(watched, entry(term=7))
+    async with watched.running():
+        assert await watched.listed() == LedgerListed(term=8, complete=False)
+    assert (await watched.meta()).term == 8
 
 
 async def test_a_write_is_stored_at_the_revision_it_was_made_for(watched: Watched) -> None:

@@ -51,10 +51,11 @@ class Endings:
             later = 0 < record.ending_revision <= occupancy.ledger_revision
             absent = occupancy.cgroups_read and record.uid not in occupancy.pods_with_cgroups
             if rebooted or (later and absent):
-                self._free(record, now)
+                self.free(record, now)
 
-    def _free(self, record: PodRecord, now: float) -> None:
-        if record.facts is not None and record.facts.ended:
+    def free(self, record: PodRecord, now: float) -> None:
+        """Nothing of the pod is left, which was proved."""
+        if record.facts is not None and record.facts.ended and not record.gone:
             announce(self._state, "ended", record)
             self._state.drop(record, now)  # the object is still there: remember it without grants
         else:
@@ -63,17 +64,14 @@ class Endings:
     def release_node(self, node: NodeName, now: float) -> int:
         ending = [one for one in self._state.on_node(node) if one.stage is Stage.ENDING]
         for record in ending:
-            self._free(record, now)
+            self.free(record, now)
         return len(ending)
 
     def trust_absence(self, now: float) -> None:
-        """A terminal pod without a grant in a complete ledger was proven gone before."""
+        """A pod that is over and has no grant in a complete ledger was proven gone before."""
         for uid in [uid for uid, one in self._state.records.items() if one.stage is Stage.ENDING]:
             record = self._state.records[uid]
+            over = record.gone or (record.facts is not None and record.facts.ended)
             entry = self._state.ledgers.seen.get(record.node) if record.node else None
-            if (
-                record.facts
-                and record.facts.ended
-                and not (entry and any(g.uid == uid for g in entry.grants))
-            ):
-                self._state.drop(record, now)
+            if over and not (entry and any(one.uid == uid for one in entry.grants)):
+                (self._state.forget if record.gone else self._state.drop)(record, now)

@@ -132,6 +132,10 @@ class Engine:
             case ev.LedgerSeen(entry):
                 self._ledger_seen(entry, now)
             case ev.LedgerListed(term, complete):
+                younger = max((entry.term for entry in state.ledgers.seen.values()), default=0)
+                if younger > term:
+                    state.effects.append(StepDown(younger))
+                    return
                 state.term = term
                 state.ledger_complete = complete
                 state.ledger_listed = True

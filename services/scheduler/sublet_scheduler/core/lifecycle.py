@@ -189,6 +189,7 @@ class Lifecycle:
         if record is None:
             self._unclaimed_gone(uid, last)
             return
+        record.gone = True
         if last is not None:
             record.facts = last
         facts = record.facts

@@ -57,6 +57,8 @@ class PodRecord:
     ending_boot: str = ""
     appears_until_s: float = float("-inf")
     """The ledger told of it and the pod watch, which may lag, did not: until then nothing proves its end."""
+    gone: bool = False
+    """Its object was seen to be gone, whatever its last facts say."""
     stuck_s: float | None = None
     forged: bool = False
 

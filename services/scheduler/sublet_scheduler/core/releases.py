@@ -35,10 +35,16 @@ class Releases:
             if record.stage in PENDING and record.uid not in granted:
                 self._state.drop(record, now)
                 self._state.dropped.get(entry.node, set()).discard(record.uid)
+            elif record.stage is Stage.ENDING and record.uid not in granted and self._only_theirs(record):
+                self._endings.free(record, now)
         for id_, reservation in list(self._state.reservations.items()):
             outcome = reservation.outcome
             if isinstance(outcome, Placement) and outcome.node == entry.node:
                 self._state.unreserve(id_)
+
+    def _only_theirs(self, record: PodRecord) -> bool:
+        """Whether its grant was the older scheduler's word alone: that one had proof of the end."""
+        return record.facts is None or self._state.ledger_complete
 
     def adopt(self, entry: NodeLedger, now: float, *, listed: bool = True) -> None:
         """Take over grants in the ledger that no record here accounts for.
@@ -115,14 +121,17 @@ class Releases:
     # -- patches
 
     def _send_release(self, record: PodRecord, now: float) -> None:
-        ready = record.facts is not None and not record.patching and record.again_s <= now
-        if not self.may_release(record):
+        if record.patching or record.again_s > now or not self._is_releasable(record):
             return
-        if ready and record.facts and record.placement and self._state.in_ledger(record):
+        if record.facts and record.placement:
             record.patching = True
             self._state.effects.append(
                 ReleasePod(record.uid, record.ref, record.facts.version, record.decision, record.placement)
             )
+
+    def _is_releasable(self, record: PodRecord) -> bool:
+        """Otherwise another event says when it is: of the pod, of its gang, or of the ledger."""
+        return record.facts is not None and self.may_release(record) and self._state.in_ledger(record)
 
     def send_waiting(self, record: PodRecord, message: str) -> None:
         if record.facts is not None and not record.patching:
@@ -145,7 +154,7 @@ class Releases:
 
     def timer(self, record: PodRecord, now: float) -> Iterator[float]:
         """When a patch is to be tried again, monotonic seconds."""
-        held = record.stage is Stage.RELEASING and not self.may_release(record)
+        held = record.stage is Stage.RELEASING and not self._is_releasable(record)
         if record.stage is not Stage.RELEASED and not record.patching and not held:
             yield max(record.again_s, now)
 

@@ -71,6 +71,8 @@ class Driver:
         self._inbox: asyncio.Queue[Event] = asyncio.Queue(maxsize=INBOX_EVENTS)
         self._outcomes: deque[Event] = deque()  # at most one for each effect on its way
         self._asked: dict[DecisionId, asyncio.Future[Answer]] = {}
+        self._ticked = False
+        """The last event was a Tick; however many more are due, what waits in the inbox comes between."""
         self._wake = asyncio.Event()
         outlet.on_room = self._wake.set
         self.rebuilt = asyncio.Event()
@@ -124,11 +126,12 @@ class Driver:
         if self._outcomes:
             return self._outcomes.popleft()
         due = self._engine.due(self._clock())
-        if due is not None and due <= self._clock():
+        news = not self._outlet.full and not self._inbox.empty()
+        if due is not None and due <= self._clock() and not (self._ticked and news):
+            self._ticked = True
             return Tick()
-        if not self._outlet.full and not self._inbox.empty():
-            return self._inbox.get_nowait()
-        return None
+        self._ticked = False
+        return self._inbox.get_nowait() if news else None
 
     async def _rest(self) -> None:
         """Until something comes or is due."""

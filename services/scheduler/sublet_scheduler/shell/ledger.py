@@ -48,14 +48,18 @@ class Ledger:
         report: Callable[[Event], None],
         *,
         rebuilt: asyncio.Event,
+        rebuilt_under: Callable[[int], bool],
         is_awaited: Callable[[WriteLedger], bool],
         conflicted: Callable[[], None],
     ) -> None:
-        """`is_awaited` says whether a write is the last that the engine asked for on its node."""
+        """`rebuilt_under` says whether the engine rebuilt the ledger under a term, not under an earlier one
+        from which it was not called back yet. `is_awaited` says whether a write is the last that the engine
+        asked for on its node."""
         self._bus = bus
         self._submit = submit
         self._report = report
         self._rebuilt = rebuilt
+        self._rebuilt_under = rebuilt_under
         self._is_awaited = is_awaited
         self._conflicted = conflicted
         self._taking_over = asyncio.Lock()
@@ -140,6 +144,8 @@ class Ledger:
                     await self._lay_out()
                 await asyncio.sleep(PAUSE_S)
                 continue
+            if entry is None and effect.entry.revision:
+                await asyncio.sleep(PAUSE_S)  # its bucket was made anew, of which the watch will tell
             if entry is None:
                 return LedgerWriteFailed(node, NodeLedger(node=node, term=0))
             if entry.value == value:
@@ -172,9 +178,11 @@ class Ledger:
                     return
 
     async def _take_over_once(self) -> None:
-        meta = await self._own_term()
-        entries = await self._bus.entries(LEDGER_BUCKET, "node.*", within_s=WITHIN_S)
-        self.entries = {entry.node: entry for entry in _readable(entries.values())}
+        meta, entries = await self._own_term(), await self._list()
+        while (newest := max((entry.term for entry in entries), default=0)) > meta.term:
+            # of one who took over since, or of one who still writes after the bucket was made anew
+            meta, entries = await self._own_term(above=newest), await self._list()
+        self.entries = {entry.node: entry for entry in entries}
         for entry in self.entries.values():
             await self._submit(LedgerSeen(entry))
         self._meta = meta
@@ -185,19 +193,24 @@ class Ledger:
         log.info("ledger.taken_over", term=meta.term, complete=meta.complete, entries=len(entries))
         await self._submit(LedgerListed(term=meta.term, complete=meta.complete))
 
-    async def _own_term(self) -> LedgerMeta:
+    async def _list(self) -> list[NodeLedger]:
+        entries = await self._bus.entries(LEDGER_BUCKET, "node.*", within_s=WITHIN_S)
+        return list(_readable(entries.values()))
+
+    async def _own_term(self, *, above: int = 0) -> LedgerMeta:
         """Write a term of our own into the meta entry; an unclear write only burns its number."""
         entry = await self._bus.get(LEDGER_BUCKET, LEDGER_META_KEY, within_s=WITHIN_S)
         if entry is None:
-            meta = LedgerMeta(epoch=uuid4().hex, complete=False, term=self.term + 1)
+            meta = LedgerMeta(epoch=uuid4().hex, complete=False, term=max(self.term, above) + 1)
             await self._bus.create(LEDGER_BUCKET, LEDGER_META_KEY, ledger_meta_out(meta), within_s=WITHIN_S)
             return meta
         found = ledger_meta_in(entry.value)
         if self._meta and found.epoch == self._meta.epoch:
             self._refuse_younger(found.term)
-            if found.term == self.term:
+            if found.term == self.term > above:
                 return found
-        meta = LedgerMeta(epoch=found.epoch, complete=found.complete, term=max(found.term, self.term) + 1)
+        term = max(found.term, self.term, above) + 1
+        meta = LedgerMeta(epoch=found.epoch, complete=found.complete, term=term)
         value = ledger_meta_out(meta)
         await self._bus.update(LEDGER_BUCKET, LEDGER_META_KEY, value, entry.revision, within_s=WITHIN_S)
         return meta
@@ -206,7 +219,7 @@ class Ledger:
         """False where it must be tried again."""
         async with self._taking_over:
             meta = self._meta
-            if meta is None or meta.complete or not self._rebuilt.is_set():
+            if meta is None or meta.complete or not self._rebuilt_under(meta.term):
                 return False
             done = LedgerMeta(epoch=meta.epoch, complete=True, term=meta.term)
             try:

@@ -1,0 +1,1 @@
+"""A cluster that goes wrong at random, around one or two engines of the scheduler."""
