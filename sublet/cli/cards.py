@@ -90,6 +90,8 @@ def _view(node: InventoryNode, card: Card, slices: int | None, cluster: Cluster)
         "index": card.index,
         "model": card.model,
         "memoryMiB": card.memory_mib,
+        "shareableMiB": None if card.memory_mib is None else card.most_mib,
+        "shareableCorePercent": card.shareable_core_percent,
         "usedMiB": sum(grant.memory_mib or 0 for grant in grants),
         "usedCorePercent": sum(grant.core_percent for grant in grants),
         "health": (cluster.health.get(card.id, card.health) if card.parent else card.health).value,
@@ -114,14 +116,13 @@ def show(views: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
 
 
 def _rows(view: Mapping[str, Any], *, wide: bool, divided: bool) -> list[tuple[str, ...]]:
-    total = "?" if view["memoryMiB"] is None else str(view["memoryMiB"])
     head = (
         view["node"],
         view["card"],
         str(view["index"]),
         view["health"],
-        f"{view['usedMiB']}/{total}",
-        f"{view['usedCorePercent']}/100",
+        f"{view['usedMiB']}/{_capacity(view['memoryMiB'], view['shareableMiB'])}",
+        f"{view['usedCorePercent']}/{_capacity(100, view['shareableCorePercent'])}",
     )
     profile = (view.get("profile", "-"),) if divided else ()
     model = (view["model"] or "-",) if wide else ()
@@ -131,6 +132,13 @@ def _rows(view: Mapping[str, Any], *, wide: bool, divided: bool) -> list[tuple[s
         for one in view["containers"]
     ] or [("-", "-", "-")]
     return [(*head, *one, *tail) for one in who]
+
+
+def _capacity(has: int | None, shareable: int | None) -> str:
+    """What there is, and beside it what may be promised of it where that is more."""
+    if has is None:
+        return "?"
+    return str(has) if shareable == has else f"{shareable} of {has}"
 
 
 def _share(memory_mib: int | None, core_percent: int) -> str:

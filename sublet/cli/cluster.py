@@ -14,7 +14,7 @@ from sublet.model.card import Card, Inventory, Taint
 from sublet.model.errors import Unavailable
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
-from sublet.model.placement import LedgerGrant, NodeLedger
+from sublet.model.placement import LedgerGrant, NodeLedger, Shareable
 from sublet.wire.health import verdict_in
 from sublet.wire.ledger import node_ledger_in
 from sublet.wire.node import inventory_in
@@ -87,7 +87,9 @@ def _filled(
 ) -> InventoryNode:
     if inventory is None:
         return node
-    cards = tuple(sorted((_judged(card, verdicts) for card in inventory.cards), key=lambda card: card.index))
+    shareable = {one.card: one for one in (ledger.shareable if ledger else ())}
+    judged = (_shareable(_judged(card, verdicts), shareable.get(card.id)) for card in inventory.cards)
+    cards = tuple(sorted(judged, key=lambda card: card.index))
     known = _listed(inventory)
     grants = tuple(_grant(one) for one in _counted(ledger) if one.grant.card in known)
     return replace(node, cards=cards, grants=grants, shares_per_card=inventory.shares_per_card)
@@ -128,6 +130,12 @@ def _grant(one: LedgerGrant) -> InventoryGrant:
 
 def _judged(card: Card, verdicts: Mapping[CardId, Verdict]) -> Card:
     return replace(card, health=verdicts[card.id].state) if card.id in verdicts else card
+
+
+def _shareable(card: Card, said: Shareable | None) -> Card:
+    if said is None:
+        return card
+    return replace(card, shareable_mib=said.memory_mib, shareable_core_percent=said.core_percent)
 
 
 def _node(obj: Json) -> InventoryNode:

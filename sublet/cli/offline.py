@@ -15,6 +15,7 @@ from sublet_scheduler.core.state import Rules, State
 from sublet.contract import dialects, keys, podspec
 from sublet.contract.dialects.interface import Options
 from sublet.contract.inventory import InventoryGrant, InventoryNode
+from sublet.contract.overcommit import Overcommit
 from sublet.contract.podspec import Json
 from sublet.model.card import Card, Inventory
 from sublet.model.claim import ContainerKind, PodAsk
@@ -27,8 +28,15 @@ ENDLESS = 2**53
 
 
 class OfflineFleet:
-    def __init__(self, nodes: Iterable[InventoryNode], options: Options, policies: Policies) -> None:
-        self._state = State(Rules(options=options, policies=policies))
+    def __init__(
+        self,
+        nodes: Iterable[InventoryNode],
+        options: Options,
+        policies: Policies,
+        overcommit: Overcommit | None = None,
+    ) -> None:
+        rules = Rules(options=options, policies=policies, overcommit=overcommit or Overcommit())
+        self._state = State(rules)
         self._decisions = 0
         for node in sorted(nodes, key=lambda node: node.name):
             self._add(node)

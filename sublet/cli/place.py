@@ -14,9 +14,11 @@ from sublet.cli.offline import OfflineFleet
 from sublet.cli.output import add_output, print_json, print_table
 from sublet.contract import decision, keys
 from sublet.contract.dialects.interface import Options
+from sublet.contract.overcommit import Overcommit
 from sublet.contract.podspec import Json
 from sublet.contract.results import pod_results
 from sublet.model.claim import PodAsk, Policy
+from sublet.model.errors import BadRequest
 from sublet.model.ids import DecisionId
 from sublet.model.placement import CardGrant, NoRoom, Placement
 from sublet.model.reasons import Refusal
@@ -34,6 +36,14 @@ def register(commands: Commands) -> None:
     parser.add_argument("--inventory", required=True, metavar="FILE", help="the nodes and their cards")
     for policy in ("--node-policy", "--card-policy"):
         parser.add_argument(policy, choices=POLICIES, default=DEFAULT, help="for pods that wish nothing")
+    for what, unit in (("memory", "memory"), ("core", "compute")):
+        parser.add_argument(
+            f"--overcommit-{what}",
+            type=_entries,
+            default=(),
+            metavar="A:RATIO,B=C:RATIO",
+            help=f"promise so much more {unit} than cards have, by model or node label",
+        )
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -43,13 +53,23 @@ def run(arguments: argparse.Namespace) -> int:
     policies = Policies(Policy(arguments.node_policy), Policy(arguments.card_policy))
     nodes = read_inventory_file(arguments.inventory)
     pods = read_pods(arguments.files)
-    fleet = OfflineFleet(nodes, options, policies)
+    overcommit = Overcommit.read(memory=arguments.overcommit_memory, core=arguments.overcommit_core)
+    fleet = OfflineFleet(nodes, options, policies, overcommit)
     documents = [place_one(pod, fleet, options) for pod in pods]
     if arguments.output == "json":
         print_json(documents)
     else:
         print_table(COLUMNS, [row for document in documents for row in _rows(document)])
     return 0
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    entries = tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        Overcommit.read(memory=entries, core=())
+    except BadRequest as error:
+        raise argparse.ArgumentTypeError(f"{error.args[0]}. {error.hint}") from None
+    return entries
 
 
 def place_one(pod: Json, fleet: OfflineFleet, options: Options) -> dict[str, Any]:

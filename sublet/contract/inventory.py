@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sublet.contract.fields import Fields
+from sublet.contract.overcommit import MOST
 from sublet.contract.pci import pci_address
 from sublet.contract.profile import profile_key
 from sublet.model.card import Card, Link, Partition, Taint, Vendor
@@ -132,11 +133,20 @@ def _card(fields: Fields, position: int) -> Card:
         partitions=fields.items("partitions", _partition, named_by="uuid"),
         used_outside_mib=fields.whole("usedOutsideMiB", 0),
         health=fields.word("health", HealthState.HEALTHY),
+        shareable_mib=fields.optional_whole("shareableMiB"),
+        shareable_core_percent=fields.whole("shareableCorePercent", 100, least=100, most=100 * MOST),
     )
     fields.finish()
+    _check_shareable(card, fields.at("shareableMiB"))
     if card.id in card.links:
         raise BadRequest(f"{fields.at('links')}: {card.id!r} is linked to itself")
     return card
+
+
+def _check_shareable(card: Card, where: str) -> None:
+    most = card.shareable_mib
+    if most is not None and not (card.memory_mib or 0) <= most <= MOST * (card.memory_mib or 0):
+        raise BadRequest(f"{where}: {most} is not from {card.memory_mib} MiB to {MOST} times as much")
 
 
 def _partition(fields: Fields, _position: int) -> Partition:
@@ -232,6 +242,8 @@ def _card_out(card: Card) -> dict[str, object]:
         "mig": (card.mig, False),
         "partitions": ([_partition_out(one) for one in card.partitions], []),
         "usedOutsideMiB": (card.used_outside_mib, 0),
+        "shareableMiB": (card.shareable_mib, None),
+        "shareableCorePercent": (card.shareable_core_percent, 100),
     }
     required = {"uuid": str(card.id), "index": card.index, "memoryMiB": card.memory_mib}
     return required | _unless_default(optional)

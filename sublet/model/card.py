@@ -63,6 +63,15 @@ class Card:
     """The card that such a partition is part of."""
     used_outside_mib: int = 0
     health: HealthState = HealthState.HEALTHY
+    shareable_mib: int | None = None
+    """How much memory may be promised to all shares together, in MiB; None: as much as there is."""
+    shareable_core_percent: int = 100
+    """How much compute may be promised to all shares together."""
+
+    @property
+    def most_mib(self) -> int:
+        """The memory that shares may have together, in MiB; 0 where the card takes none."""
+        return (self.memory_mib or 0) if self.shareable_mib is None else self.shareable_mib
 
     @property
     def is_unpartitioned(self) -> bool:
@@ -79,6 +88,8 @@ class Card:
                     self,
                     id=CardId(one.uuid),
                     memory_mib=one.memory_mib,
+                    shareable_mib=None,
+                    shareable_core_percent=100,
                     links={},
                     partitions=(),
                     profile=one.profile,

@@ -61,6 +61,15 @@ class LedgerGrant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shareable:
+    """What shares of a card may have together. Memory in MiB, compute in percent."""
+
+    card: CardId
+    memory_mib: int
+    core_percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLedger:
     """The ledger's entry of one node; `revision` is the bus's, 0 where there is no entry yet."""
 
@@ -68,6 +77,8 @@ class NodeLedger:
     term: int
     grants: tuple[LedgerGrant, ...] = ()
     closed: tuple[CardId, ...] = ()
+    shareable: tuple[Shareable, ...] = ()
+    """Of cards of which more may be promised than they have; for those who show capacity."""
     revision: int = 0
 
 

@@ -47,17 +47,29 @@ class Grant(_message.Message):
     heir: str
     def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., pod_uid: _Optional[str] = ..., decision: _Optional[str] = ..., container: _Optional[str] = ..., kind: _Optional[str] = ..., dialect: _Optional[str] = ..., card: _Optional[str] = ..., index: _Optional[int] = ..., memory_mib: _Optional[int] = ..., core_percent: _Optional[int] = ..., exclusive: bool = ..., state: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., heir: _Optional[str] = ...) -> None: ...
 
+class Shareable(_message.Message):
+    __slots__ = ("card", "memory_mib", "core_percent")
+    CARD_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    CORE_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    card: str
+    memory_mib: int
+    core_percent: int
+    def __init__(self, card: _Optional[str] = ..., memory_mib: _Optional[int] = ..., core_percent: _Optional[int] = ...) -> None: ...
+
 class NodeLedger(_message.Message):
-    __slots__ = ("node", "term", "grants", "closed")
+    __slots__ = ("node", "term", "grants", "closed", "shareable")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    SHAREABLE_FIELD_NUMBER: _ClassVar[int]
     node: str
     term: int
     grants: _containers.RepeatedCompositeFieldContainer[Grant]
     closed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., term: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., closed: _Optional[_Iterable[str]] = ...) -> None: ...
+    shareable: _containers.RepeatedCompositeFieldContainer[Shareable]
+    def __init__(self, node: _Optional[str] = ..., term: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., closed: _Optional[_Iterable[str]] = ..., shareable: _Optional[_Iterable[_Union[Shareable, _Mapping]]] = ...) -> None: ...
 
 class LedgerMeta(_message.Message):
     __slots__ = ("epoch", "complete", "term")

@@ -5,7 +5,7 @@ from google.protobuf.message import DecodeError
 from sublet.model.claim import ContainerKind
 from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
-from sublet.model.placement import CardGrant, GrantState, LedgerGrant, LedgerMeta, NodeLedger
+from sublet.model.placement import CardGrant, GrantState, LedgerGrant, LedgerMeta, NodeLedger, Shareable
 from sublet.v1 import ledger_pb2 as pb
 
 
@@ -58,6 +58,10 @@ def node_ledger_out(entry: NodeLedger) -> bytes:
         term=entry.term,
         grants=[_grant_out(grant) for grant in entry.grants],
         closed=entry.closed,
+        shareable=[
+            pb.Shareable(card=one.card, memory_mib=one.memory_mib, core_percent=one.core_percent)
+            for one in entry.shareable
+        ],
     ).SerializeToString(deterministic=True)
 
 
@@ -70,6 +74,10 @@ def node_ledger_in(body: bytes, *, revision: int) -> NodeLedger:
             term=message.term,
             grants=tuple(_grant_in(grant) for grant in message.grants),
             closed=tuple(CardId(card) for card in message.closed),
+            shareable=tuple(
+                Shareable(card=CardId(one.card), memory_mib=one.memory_mib, core_percent=one.core_percent)
+                for one in message.shareable
+            ),
             revision=revision,
         )
     except (DecodeError, ValueError) as error:

@@ -7,6 +7,8 @@ import pytest
 
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
+from sublet.cli.cards import card_views
+from sublet.cli.cluster import read_cluster
 from sublet.contract import decision, keys
 from sublet.kube.errors import Forbidden
 from sublet.kube.kind import NODES, PODS
@@ -324,3 +326,23 @@ async def test_our_gate_is_lifted_only_when_no_other_one_is_left(on: Stage) -> N
         without = {"spec": {"schedulingGates": [{"name": keys.GATE}]}}
         await on.kube.patch(PODS, "p", MergePatch(without), namespace="default")
         await on.released("p")
+
+
+async def test_what_may_be_promised_beyond_a_card_is_shown_wherever_capacity_is(on: Stage) -> None:
+    await on.add_node("n1", card("A"), card("B", index=1, model="NVIDIA L4"))
+    async with on.scheduler(overcommit_memory=("A100:1.5",), overcommit_core=("A100:2",)) as running:
+        await on.until_totals("n1")
+        shown = on.node("n1")["status"]["allocatable"]
+        assert (shown[keys.GPU_MEMORY], shown[keys.GPU_CORE]) == (str(15360 + 10240), "300")
+        for name, asked_mib in (("p", 8192), ("q", 7168)):
+            wish = {keys.CARD_MODELS: "A100"}
+            await on.create(pod(name, container(gpu_memory=asked_mib), annotations=wish))
+        granted = [cards_of(await on.released(name))["main"] for name in ("p", "q")]
+        assert granted == [("A",), ("A",)]
+        await on.until_ledger("n1", lambda entry: len(entry.grants) == 2)
+        first, second = card_views((await read_cluster(on.bus)).nodes, {})
+        assert (first["usedMiB"], first["memoryMiB"], first["shareableMiB"]) == (15360, 10240, 15360)
+        assert (first["shareableCorePercent"], second["shareableMiB"]) == (200, 10240)
+        metrics = await running.metrics()
+        assert 'sublet_card_shareable_mib{Hostname="n1",UUID="A"' in metrics
+        assert 'sublet_card_shareable_core_percent{Hostname="n1",UUID="A"' in metrics

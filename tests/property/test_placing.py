@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sublet_scheduler.core.assigning import Assigned, assign
-from sublet_scheduler.core.fleet import CardState, NodeState
+from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
 from sublet_scheduler.core.matching import node_objection
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.scoring.interface import PLAIN
@@ -17,6 +17,7 @@ from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies, Shape
 
 from sublet.contract import keys
+from sublet.contract.overcommit import Overcommit
 from sublet.model.card import Card, Link, Vendor
 from sublet.model.claim import Claim, LinkWish, PodAsk, Policy
 from sublet.model.ids import CardId, NodeName
@@ -51,6 +52,7 @@ WISHES: list[dict[str, str]] = [
     {keys.CARD_POLICY: "spread"},
     {keys.NODE_POLICY: "spread"},
 ]
+MORE = Overcommit.read(memory=("A100:1.3",), core=("T4:2",))
 CARDS = st.builds(
     lambda gib, model, vendor, numa: (gib, model, vendor, numa),
     st.sampled_from([4, 10, 10, None]),
@@ -62,10 +64,9 @@ CARDS = st.builds(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> Nodes:
-    nodes = Nodes(
-        node_policy=draw(st.sampled_from([Policy.BINPACK, Policy.SPREAD])),
-        card_policy=draw(st.sampled_from([Policy.BINPACK, Policy.SPREAD])),
-    )
+    policies = st.sampled_from(list(Policy))
+    overcommit = draw(st.sampled_from([Overcommit(), Overcommit(), MORE]))
+    nodes = Nodes(node_policy=draw(policies), card_policy=draw(policies), fleet=Fleet(overcommit))
     for at in range(draw(st.integers(1, 3))):
         kinds = draw(st.lists(CARDS, min_size=1, max_size=4))
         held = [
@@ -154,9 +155,12 @@ def _together(node: NodeState, ask: PodAsk, found: dict[str, tuple[CardState, ..
             or shares > node.shares_per_card
             or (
                 one.card.memory_mib is not None
-                and one.used_mib + sum(takes(claim, one.card) for claim in mine) > one.card.memory_mib
+                and (
+                    one.used_mib + sum(takes(claim, one.card) for claim in mine) > one.card.most_mib
+                    or any(takes(claim, one.card) > one.card.memory_mib for claim in mine)
+                )
             )
-            or one.used_core + sum(claim.core_percent for claim in mine) > 100
+            or one.used_core + sum(claim.core_percent for claim in mine) > one.card.shareable_core_percent
         ):
             return False
     if ask.wishes.one_numa:

@@ -82,6 +82,9 @@ CARDS = {
     "card": "UUID",
     "index": "the card's place on its node",
     "model": "as the driver names it",
+    "shareableMiB": "what shares may have together: more than `memoryMiB` where the cluster promises more than there is; "
+    "`null` where the memory is unknown",
+    "shareableCorePercent": "the same of compute; 100 is the card",
     "memoryMiB": "usable memory, `null` = unknown",
     "usedMiB": "what grants promise",
     "usedCorePercent": "what grants promise",

@@ -112,6 +112,7 @@ async def _run(
         Rules(
             options=options,
             policies=Policies(settings.node_policy, settings.card_policy),
+            overcommit=settings.overcommit,
             workload=read_workload(Path(settings.workload), options) if settings.workload else (),
             reservation_s=settings.reservation_s,
             fresh_s=settings.heartbeat_fresh_s,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from sublet.contract import dialects
 from sublet.contract.dialects.interface import IN_A_CLUSTER, Options
 from sublet.contract.dialects.memoryunits import MemoryUnits
+from sublet.contract.overcommit import Overcommit
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 
@@ -70,6 +71,11 @@ class Settings:
     """For pods that wish nothing: leave what later pods can use, fill cards one after another, or spread."""
     workload: str = ""
     """Path of a file that describes the pods to expect; empty: they are learned from the pods that come."""
+    overcommit_memory: tuple[str, ...] = ()
+    """Memory promised to shares beyond what cards have, by card model or node label: ``T4:1.5,pool=dev:2``;
+    the first entry that holds for a card counts."""
+    overcommit_core: tuple[str, ...] = ()
+    """The same for compute."""
     manage_all: bool = False
     """Read foreign names in every namespace, not only in those labelled ``sublet.dev/manage``."""
     tolerate_taints: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
@@ -89,6 +95,15 @@ class Settings:
             self._memory_units()
         except BadRequest as error:
             raise BadRequest(f"SUBLET_GPU_MEM_POOLS: {error.args[0]}", hint=error.hint) from None
+
+        try:
+            _ = self.overcommit
+        except BadRequest as error:
+            raise BadRequest(f"SUBLET_OVERCOMMIT_*: {error.args[0]}", hint=error.hint) from None
+
+    @property
+    def overcommit(self) -> Overcommit:
+        return Overcommit.read(memory=self.overcommit_memory, core=self.overcommit_core)
 
     def _memory_units(self) -> MemoryUnits:
         return MemoryUnits.read(self.gpu_mem_unit.value, self.gpu_mem_pools)

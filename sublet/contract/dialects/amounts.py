@@ -135,4 +135,15 @@ def whole(cards: Iterable[Card], vendor: Vendor = Vendor.NVIDIA) -> list[Card]:
 
 def units_of(cards: Iterable[Card], unit_mib: int) -> int:
     """How many units of memory the cards have together, each counted by itself and rounded down."""
-    return sum((card.memory_mib or 0) // unit_mib for card in cards)
+    return sum(card.most_mib // unit_mib for card in cards)
+
+
+def core_of(cards: Iterable[Card]) -> int:
+    """The percent of compute that shares may have of all cards together."""
+    return sum(card.shareable_core_percent for card in cards)
+
+
+def memory_percent_of(cards: Iterable[Card]) -> int:
+    """The percent of memory that shares may have of all cards together, each rounded up: a percentage takes
+    whole MiB of a card, rounded down, and what fits a card must fit its node."""
+    return sum(-(-100 * card.most_mib // card.memory_mib) if card.memory_mib else 100 for card in cards)

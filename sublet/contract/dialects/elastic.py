@@ -13,6 +13,7 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_amount,
     conflict,
+    core_of,
     read_amounts,
     units_of,
     whole,
@@ -80,7 +81,7 @@ class Elastic(Dialect):
 
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
         counted = whole(cards)
-        return dict.fromkeys(CORE, 100 * len(counted)) | dict.fromkeys(MEMORY, units_of(counted, 1))
+        return dict.fromkeys(CORE, core_of(counted)) | dict.fromkeys(MEMORY, units_of(counted, 1))
 
 
 def assumed_annotations(decided: Decided) -> dict[str, str]:

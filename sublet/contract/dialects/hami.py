@@ -10,6 +10,8 @@ from sublet.contract import keys, podspec
 from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
+    core_of,
+    memory_percent_of,
     not_yet,
     partition_of_any_size,
     read_amounts,
@@ -119,8 +121,8 @@ class Hami(Dialect):
         return {
             keys.NVIDIA_GPU: len(counted) * shares_per_card,
             keys.HAMI_MEMORY: units_of(counted, 1),
-            keys.HAMI_PERCENT: 100 * len(counted),
-            keys.HAMI_CORES: 100 * len(counted),
+            keys.HAMI_PERCENT: memory_percent_of(counted),
+            keys.HAMI_CORES: core_of(counted),
             keys.HAMI_PRIORITY: len(counted) * shares_per_card,
         }
 

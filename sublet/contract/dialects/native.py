@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from sublet.contract import keys
-from sublet.contract.dialects.amounts import CARDS, MIB, Unit, conflict, read_amounts
+from sublet.contract.dialects.amounts import (
+    CARDS,
+    MIB,
+    Unit,
+    conflict,
+    core_of,
+    memory_percent_of,
+    read_amounts,
+    units_of,
+)
 from sublet.contract.dialects.interface import NATIVE_NAME, Dialect, Options
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.model.card import Card
@@ -44,9 +53,9 @@ class Native(Dialect):
         counted = [card for card in cards if not card.profile]
         return {
             keys.GPU: len(counted) * shares_per_card,
-            keys.GPU_MEMORY: sum(card.memory_mib or 0 for card in counted),
-            keys.GPU_MEMORY_PERCENT: 100 * len(counted),
-            keys.GPU_CORE: 100 * len(counted),
+            keys.GPU_MEMORY: units_of(counted, 1),
+            keys.GPU_MEMORY_PERCENT: memory_percent_of(counted),
+            keys.GPU_CORE: core_of(counted),
         }
 
 

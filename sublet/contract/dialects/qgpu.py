@@ -11,6 +11,7 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_amount,
     bad_annotation,
+    core_of,
     missing,
     read_amounts,
     units_of,
@@ -100,7 +101,7 @@ class Qgpu(Dialect):
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
         counted = whole(cards)
         return {
-            keys.QGPU_CORE: 100 * len(counted),
+            keys.QGPU_CORE: core_of(counted),
             keys.QGPU_GREEDY: 100 * len(counted) * shares_per_card,
             keys.QGPU_MEMORY: units_of(counted, GB_MIB),
         }

@@ -9,6 +9,7 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_amount,
     bad_annotation,
+    core_of,
     missing,
     read_amounts,
     units_of,
@@ -85,7 +86,7 @@ class Vcuda(Dialect):
 
     def totals(self, cards: Iterable[Card], *, shares_per_card: int, options: Options) -> Mapping[str, int]:  # noqa: ARG002
         counted = whole(cards)
-        return {keys.VCUDA_CORE: 100 * len(counted), keys.VCUDA_MEMORY: units_of(counted, BLOCK_MIB)}
+        return {keys.VCUDA_CORE: core_of(counted), keys.VCUDA_MEMORY: units_of(counted, BLOCK_MIB)}
 
 
 def _core_limit(pod: Json) -> int | Refusal | None:

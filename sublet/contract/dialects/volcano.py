@@ -12,6 +12,8 @@ from sublet.contract.dialects.amounts import (
     Unit,
     bad_annotation,
     conflict,
+    core_of,
+    memory_percent_of,
     partition_of_any_size,
     read_amounts,
     units_of,
@@ -146,8 +148,8 @@ class Volcano(Dialect):
             keys.VOLCANO_GPU_NUMBER: len(counted),
             keys.VOLCANO_VGPU_NUMBER: len(counted) * shares_per_card,
             keys.VOLCANO_VGPU_MEMORY: units_of(counted, 1),
-            keys.VOLCANO_VGPU_PERCENT: 100 * len(counted),
-            keys.VOLCANO_VGPU_CORES: 100 * len(counted),
+            keys.VOLCANO_VGPU_PERCENT: memory_percent_of(counted),
+            keys.VOLCANO_VGPU_CORES: core_of(counted),
         }
 
 

@@ -28,6 +28,8 @@ def test_cards_come_by_node_then_index_with_what_is_promised(sublet: Sublet) -> 
         "index": 0,
         "model": "",
         "memoryMiB": 8192,
+        "shareableMiB": 8192,
+        "shareableCorePercent": 100,
         "usedMiB": 3072,
         "usedCorePercent": 10,
         "health": "healthy",
@@ -98,3 +100,28 @@ def test_the_inventory_that_is_written_reads_back_to_the_same(sublet: Sublet) ->
     again = sublet("cards", "--inventory", sublet.file("j.yaml", ran.out), "-o", "inventory")
     assert again.out == ran.out
     assert len(read_inventory(yaml.safe_load(ran.out))) == 2
+
+
+def promising(more: str) -> str:
+    return INVENTORY.replace("index: 0, memoryMiB: 8192", f"index: 0, memoryMiB: 8192, {more}")
+
+
+def test_what_may_be_promised_stands_beside_what_there_is(sublet: Sublet) -> None:
+    more = INVENTORY.replace("index: 0, memoryMiB: 8192", "index: 0, memoryMiB: 8192, shareableMiB: 12288")
+    file = sublet.file(
+        "i.yaml", more.replace("shareableMiB: 12288", "shareableMiB: 12288, shareableCorePercent: 150")
+    )
+    [first, *_] = sublet("cards", "--inventory", file, "-o", "json").json
+    assert (first["memoryMiB"], first["shareableMiB"], first["shareableCorePercent"]) == (8192, 12288, 150)
+    assert "3072/12288 of 8192  10/150 of 100" in sublet("cards", "--inventory", file).out
+    written = sublet("cards", "--inventory", file, "-o", "inventory").out
+    assert sublet("cards", "--inventory", sublet.file("j.yaml", written), "-o", "inventory").out == written
+
+
+def test_no_inventory_promises_less_than_there_is_or_ten_times_as_much(sublet: Sublet) -> None:
+    for most in (8191, 81921):
+        text = INVENTORY.replace(
+            "index: 0, memoryMiB: 8192", f"index: 0, memoryMiB: 8192, shareableMiB: {most}"
+        )
+        ran = sublet("cards", "--inventory", sublet.file("i.yaml", text))
+        assert (ran.code, f"{most} is not from 8192 MiB to 10 times as much" in ran.err) == (2, True)

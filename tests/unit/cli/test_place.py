@@ -168,6 +168,20 @@ def test_policies_are_options(sublet: Sublet) -> None:
     assert cards("--node-policy", "spread", "--card-policy", "spread") == ["A", "C"]
 
 
+def test_ratios_are_options(sublet: Sublet) -> None:
+    two = [pod("a", container(gpu_memory=8192)), pod("b", container(gpu_memory=4096))]
+    nodes = [node("n1", card("A", model="NVIDIA A100"))]
+
+    def outcomes(*more: str) -> list[str]:
+        return [one["outcome"] for one in sublet.place(*two, on=nodes, more=more)]
+
+    assert outcomes() == ["placed", "held"]
+    assert outcomes("--overcommit-memory", "pool=dev:2") == ["placed", "held"]
+    assert outcomes("--overcommit-memory", "A100:1.5") == ["placed", "placed"]
+    ran = sublet("place", "-f", "-", "--inventory", "x", "--overcommit-core", "A100:11")
+    assert (ran.code, "'11'" in ran.err, "T4:1.5" in ran.err) == (2, True, True)
+
+
 @pytest.mark.parametrize("bad", ["tightest", "random"])
 def test_an_unknown_policy_is_wrong_usage(sublet: Sublet, bad: str) -> None:
     ran = sublet("place", "-f", "-", "--inventory", "x", "--node-policy", bad)

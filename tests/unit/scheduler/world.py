@@ -58,6 +58,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.rules)
+        self._allowed = self.rules.overcommit
         self.start()
 
     # -- starting
@@ -407,7 +408,12 @@ class World:
         users = {uid: p for uid, p in self.released.items() if uid in self.pods and not self.pods[uid].ended}
         self._check_users(users | self.physical)
         for entry in self.ledger.values():
-            _check_entry(entry, _units(self.inventories.get(entry.node, ())))
+            _check_entry(entry, self._known(entry.node))
+
+    def _known(self, name: NodeName) -> dict[CardId, Card]:
+        """The node's cards with what the first rules of this world allowed to promise of them."""
+        labels = self.nodes[name].labels if name in self.nodes else {}
+        return _units(self._allowed.on(one, labels) for one in self.inventories.get(name, ()))
 
     def _check_gang(self, pod: PodFacts) -> None:
         """No pod of a gang is released before the ledger shows cards for all of it."""
@@ -424,12 +430,12 @@ class World:
 
     def _check_users(self, users: dict[PodUid, Placement]) -> None:
         """Pods that may run or still do never share a card beyond what it has."""
-        known = _units(one for held in self.inventories.values() for one in held)
-        for uuid, one in known.items():
+        known = [one for name in self.inventories for one in self._known(name).items()]
+        for uuid, one in known:
             grants = [
                 g for p in users.values() for some in p.containers.values() for g in some if g.card == uuid
             ]
-            assert sum(g.memory_mib or 0 for g in grants) <= (one.memory_mib or 0), f"{uuid}: {users}"
+            assert sum(g.memory_mib or 0 for g in grants) <= one.most_mib, f"{uuid}: {users}"
             assert len(grants) <= 1 or not any(g.exclusive for g in grants), f"{uuid}: {users}"
 
 
@@ -446,6 +452,7 @@ def _check_entry(entry: NodeLedger, known: dict[CardId, Card]) -> None:
     for uuid, grants in used.items():
         if uuid not in known:
             continue
-        assert sum(g.memory_mib or 0 for g in grants) <= (known[uuid].memory_mib or 0), f"{uuid} overbooked"
-        assert sum(g.core_percent for g in grants) <= 100, f"{uuid} overbooked"
+        most = known[uuid]
+        assert sum(g.memory_mib or 0 for g in grants) <= most.most_mib, f"{uuid} overbooked"
+        assert sum(g.core_percent for g in grants) <= most.shareable_core_percent, f"{uuid} overbooked"
         assert len(grants) == 1 or not any(g.exclusive for g in grants), f"{uuid} is not exclusive"

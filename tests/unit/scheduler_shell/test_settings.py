@@ -3,6 +3,7 @@
 import pytest
 from sublet_scheduler.settings import MemoryUnit, Settings
 
+from sublet.contract.overcommit import Overcommit
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 from sublet.runtime.settings import read_settings
@@ -17,6 +18,8 @@ def test_every_kind_of_setting_is_read() -> None:
             "SUBLET_GPU_MEM_UNIT": "MiB",
             "SUBLET_GPU_MEM_POOLS": "pool=large:GiB",
             "SUBLET_NODE_POLICY": "spread",
+            "SUBLET_OVERCOMMIT_MEMORY": "T4:1.5, pool=dev:2",
+            "SUBLET_OVERCOMMIT_CORE": "pool=dev:3",
             "SUBLET_MANAGE_ALL": "true",
             "SUBLET_DIALECTS": "sublet",
         },
@@ -29,6 +32,8 @@ def test_every_kind_of_setting_is_read() -> None:
     assert found.options.enabled == ("sublet",)
     assert found.node_policy is Policy.SPREAD
     assert found.manage_all
+    assert found.overcommit == Overcommit.read(memory=("T4:1.5", "pool=dev:2"), core=("pool=dev:3",))
+    assert not Settings().overcommit
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,8 @@ def test_every_kind_of_setting_is_read() -> None:
         ("SUBLET_GPU_MEM_UNIT", "GB", "not one of GiB, MiB"),
         ("SUBLET_GPU_MEM_POOLS", "pool=large", "SUBLET_GPU_MEM_POOLS: 'pool=large' says no unit"),
         ("SUBLET_GPU_MEM_POOLS", "pool=a:MiB,pool=a:GiB", "SUBLET_GPU_MEM_POOLS: .* in two units"),
+        ("SUBLET_OVERCOMMIT_MEMORY", "T4:0.5", "SUBLET_OVERCOMMIT_.*'T4:0.5' has the ratio '0.5'"),
+        ("SUBLET_OVERCOMMIT_CORE", "2", "SUBLET_OVERCOMMIT_.*'2' does not say which cards"),
         ("SUBLET_WEBHOOK_PRT", "1", "unknown setting"),
     ],
 )

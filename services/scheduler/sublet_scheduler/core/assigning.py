@@ -182,7 +182,7 @@ def _room_objection(card: CardState, load: Load, shares_per_card: int) -> Reason
     if card.exclusive:
         return Reason.EXCLUSIVE
     known = card.card.memory_mib is not None
-    if known and load.of_card(card.card) > card.free_mib:
+    if known and (load.of_card(card.card) > card.free_mib or not load.each_within(card.card)):
         return Reason.INSUFFICIENT_MEMORY
     if load.core_percent > card.free_core:
         return Reason.INSUFFICIENT_CORES

@@ -203,7 +203,7 @@ def _shares_in_the_way(node: NodeState, asked: Asked) -> int | None:
     for load in asked.loads:
         shares = sorted(
             card.shares
-            if load.exclusive or load.of_card(card.card) <= (card.card.memory_mib or 0)
+            if load.exclusive or (load.of_card(card.card) <= card.total_mib and load.each_within(card.card))
             else TOO_SMALL
             for card in node.by_index
             if card.open

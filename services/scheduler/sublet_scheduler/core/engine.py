@@ -190,6 +190,7 @@ class Engine:
             state.release_word = ""
         if before is None or _could_help(before, node):
             self._helped(node.name)
+            self._shareable_changed(node.name)
         self.state.totals_dirty.add(node.name)
 
     def _inventory_seen(self, inventory: Inventory, now: float) -> None:
@@ -206,6 +207,7 @@ class Engine:
         if self.state.merged:
             self.state.ledgers.check(inventory.node)
         self._helped(inventory.node)
+        self._shareable_changed(inventory.node)
 
     def _heartbeat(self, event: ev.HeartbeatSeen, now: float) -> None:
         node = self.state.fleet.node(event.beat.node)
@@ -217,6 +219,11 @@ class Engine:
         node.beat_s = now if node.beat_s is not None else now - event.age_s
         if not was_fresh and now - node.beat_s <= self.state.rules.fresh_s:
             self._helped(event.beat.node)
+
+    def _shareable_changed(self, node: NodeName) -> None:
+        """Tell those who show capacity; a node without an entry gets one anyhow."""
+        if self.state.rules.overcommit and node in self.state.ledgers.seen:
+            self.state.ledgers.dirty.add(node)
 
     def _helped(self, node: NodeName) -> None:
         self.state.dirty = True

@@ -6,9 +6,10 @@ its key is the pod's UID, or the decision id while the pod has not been seen.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sublet.contract import dialects
+from sublet.contract.overcommit import Overcommit
 from sublet.model.card import Card, Inventory
 from sublet.model.claim import ContainerKind, ServiceClass
 from sublet.model.health import Verdict
@@ -16,7 +17,7 @@ from sublet.model.ids import CardId, NodeName, PodRef
 from sublet.model.placement import CardGrant, Occupancy
 from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
-from sublet_scheduler.core.kinds import Kind, kind_of
+from sublet_scheduler.core.kinds import NO_KIND, Kind, kind_of
 
 LABELS = frozenset(
     (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
@@ -58,7 +59,7 @@ class CardState:
     """A card and what is promised of it. Memory in MiB, compute in percent."""
 
     card: Card
-    kind: Kind = ("", "", None, "")
+    kind: Kind = NO_KIND
     """The same object for all cards of one kind in a fleet."""
     open: bool = True
     used_mib: int = 0
@@ -67,14 +68,33 @@ class CardState:
     exclusive: bool = False
     free_siblings: int = 0
     """Of a partition: how many of its card's partitions are free, itself included."""
+    total_mib: int = field(init=False)
+    """What shares may have together."""
+    total_core: int = field(init=False)
+    """The same of compute."""
+
+    def __post_init__(self) -> None:
+        self.total_mib, self.total_core = self.card.most_mib, self.card.shareable_core_percent
 
     @property
     def free_mib(self) -> int:
-        return (self.card.memory_mib or 0) - self.used_mib - self.card.used_outside_mib
+        """What may still be promised to shares; below 0 where a ratio was lowered under what is promised."""
+        return 0 if self.exclusive else self.total_mib - self.used_mib - self.card.used_outside_mib
 
     @property
     def free_core(self) -> int:
-        return 100 - self.used_core
+        return 0 if self.exclusive else self.total_core - self.used_core
+
+    @property
+    def at_least_promised(self) -> Card:
+        """The card as if what is promised of it might be."""
+        if self.exclusive or (self.used_mib <= self.total_mib and self.used_core <= self.total_core):
+            return self.card
+        return replace(
+            self.card,
+            shareable_mib=max(self.used_mib, self.total_mib),
+            shareable_core_percent=max(self.used_core, self.total_core),
+        )
 
     @property
     def unused(self) -> bool:
@@ -129,9 +149,10 @@ class NodeState:
         """The cards in scheduling or holding a grant: what totals are made of.
 
         What was given and is offered no more counts for as long as it is held, since kube-scheduler counts
-        the pods that hold it.
+        the pods that hold it; and where a ratio was lowered what is promised counts in full, since a kubelet
+        that starts anew takes no more pods than totals hold.
         """
-        offered = [state.card for state in self.cards.values() if state.open or not state.unused]
+        offered = [state.at_least_promised for state in self.cards.values() if state.open or not state.unused]
         return [*offered, *self._held_and_not_offered()]
 
     def _held_and_not_offered(self) -> Iterator[Card]:
@@ -156,11 +177,17 @@ class NodeState:
     def are_all_offered(self, cards: Iterable[CardId]) -> bool:
         return all(card in self.cards for card in cards)
 
+    @property
+    def over(self) -> bool:
+        """Whether more of some card is promised than may be."""
+        return any(card.free_mib < 0 or card.free_core < 0 for card in self.by_index)
+
 
 class Fleet:
     """All nodes, kept consistent: usage of cards always equals the sum of the bookings."""
 
-    def __init__(self) -> None:
+    def __init__(self, overcommit: Overcommit | None = None) -> None:
+        self._overcommit = overcommit or Overcommit()
         self.nodes: dict[NodeName, NodeState] = {}
         self.groups: dict[tuple[str, str], dict[str, NodeName]] = {}
         """Same-card group -> booking key -> node."""
@@ -211,9 +238,12 @@ class Fleet:
             for label in LABELS & (described.labels.items() if described else frozenset()):
                 self.labels[label] += sign
         self.labels = +self.labels
-        state.facts = facts
+        before, state.facts = state.facts, facts
         self.described.note(name)
-        self._touch(state)
+        if self._overcommit.by_label and _labels(before) != _labels(facts):
+            self._recount(state)
+        else:
+            self._touch(state)
 
     def forget(self, name: NodeName) -> None:
         """Drop a node of which nothing is known and nothing is booked any more."""
@@ -290,10 +320,14 @@ class Fleet:
 
     def _recount(self, state: NodeState) -> None:
         cards = state.inventory.cards if state.inventory else ()
-        state.cards = {
-            one.id: CardState(card=one, kind=self._kind(one), open=_is_open(state, one))
+        labels = _labels(state.facts)
+        offered = (
+            self._overcommit.on(one, labels)
             for card in sorted(cards, key=lambda card: (card.index, card.id))
             for one in card.offered or (card,)
+        )
+        state.cards = {
+            one.id: CardState(card=one, kind=self._kind(one), open=_is_open(state, one)) for one in offered
         }
         for one in state.by_index:
             self._count_kind(one.kind, -1)
@@ -341,6 +375,10 @@ def _count_siblings(cards: Sequence[CardState]) -> None:
     for one in cards:
         if one.card.parent is not None:
             one.free_siblings = free.get(one.card.parent, 0)
+
+
+def _labels(facts: NodeFacts | None) -> Mapping[str, str]:
+    return facts.labels if facts else {}
 
 
 def _count(state: NodeState, booking: Booking, sign: int) -> None:

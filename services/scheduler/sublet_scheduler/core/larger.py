@@ -10,8 +10,9 @@ from sublet_scheduler.core.assigning import Asked, Assigned, assign
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
 
-Kind = tuple[Vendor, int | None, str]
-"""Of a card: vendor, memory in MiB, profile of a partition."""
+Kind = tuple[Vendor, int | None, str, int | None, int]
+"""Of a card: vendor, memory in MiB, profile of a partition, and what shares may have together: memory in MiB
+where that is set, and percent of compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +24,39 @@ class _Size:
 
     @classmethod
     def of(cls, node: NodeState) -> "_Size":
-        cards = tuple(
-            (state.card.vendor, state.card.memory_mib, state.card.profile)
-            for state in node.by_index
-            if not state.card.is_unpartitioned
-        )
+        cards = tuple(_kind(state.card) for state in node.by_index if not state.card.is_unpartitioned)
         return cls(cards, node.shares_per_card)
 
     def takes(self, asked: Asked) -> bool:
-        empty = [
-            CardState(
-                card=Card(id=CardId(str(at)), index=at, vendor=vendor, memory_mib=memory_mib, profile=profile)
-            )
-            for at, (vendor, memory_mib, profile) in enumerate(self.cards)
-        ]
+        empty = [CardState(card=_card(kind, at)) for at, kind in enumerate(self.cards)]
         return isinstance(assign(empty, asked, shares_per_card=self.shares_per_card), Assigned)
 
-    def memories_for(self, load: Load) -> list[int]:
-        """Of the cards whose kind can take `load`, whatever its size."""
+    def cards_for(self, load: Load) -> list[Card]:
+        """Of the kinds that can take `load`, whatever its size."""
         return [
-            memory_mib or 0
-            for vendor, memory_mib, profile in self.cards
-            if load.vendors <= {vendor}
-            and load.profiles == {profile}
-            and (load.exclusive or memory_mib is not None)
+            _card(kind)
+            for kind in self.cards
+            if load.vendors <= {kind[0]}
+            and load.profiles == {kind[2]}
+            and (load.exclusive or kind[1] is not None)
         ]
+
+
+def _kind(card: Card) -> Kind:
+    return (card.vendor, card.memory_mib, card.profile, card.shareable_mib, card.shareable_core_percent)
+
+
+def _card(kind: Kind, index: int = 0) -> Card:
+    vendor, memory_mib, profile, shareable_mib, core_percent = kind
+    return Card(
+        id=CardId(str(index)),
+        index=index,
+        vendor=vendor,
+        memory_mib=memory_mib,
+        profile=profile,
+        shareable_mib=shareable_mib,
+        shareable_core_percent=core_percent,
+    )
 
 
 def larger_than_any(ask: PodAsk, asked: Asked, nodes: Iterable[NodeState]) -> str:
@@ -79,43 +88,59 @@ def _cards_sentence(asked: Asked, nodes: Iterable[NodeState]) -> str:
             return ""
         sizes.add(size)
     for load in asked.loads:
-        memories = [found for size in sizes if (found := size.memories_for(load))]
-        if not memories:
+        able = [found for size in sizes if (found := size.cards_for(load))]
+        if not able:
             return ""  # no card of its kind: that is not a matter of size
-        if sentence := _load_sentence(load, memories):
+        if sentence := _load_sentence(load, able):
             return sentence
     most_cards = max(len(size.cards) for size in sizes)
     whole = sum(load.cards for load in asked.loads if load.exclusive)
     if whole > most_cards:
         return _too_many(whole, most_cards)
     total_mib = sum(load.cards * load.memory_mib for load in asked.loads if not load.exclusive)
-    largest_mib = max(sum(memory or 0 for _, memory, _ in size.cards) for size in sizes)
+    largest_mib = max(sum(_card(kind).most_mib for kind in size.cards) for size in sizes)
     return (
         f"{whole} whole cards and {total_mib} MiB in parts are asked for on one node; "
         f"the largest node known has {most_cards} cards and {largest_mib} MiB, too little for them together"
     )
 
 
-def _load_sentence(load: Load, memories: Sequence[Sequence[int]]) -> str:
-    most_cards = max(len(of_node) for of_node in memories)
+def _load_sentence(load: Load, able: Sequence[Sequence[Card]]) -> str:
+    """`able` are the cards of each kind of node that can take it."""
+    most_cards = max(len(of_node) for of_node in able)
     if load.cards > most_cards:
         return _too_many(load.cards, most_cards)
     if load.exclusive:
         return ""
     if load.grows:
-        most_mib = max(sum(of_node) for of_node in memories)
+        most_mib = max(sum(card.most_mib for card in of_node) for of_node in able)
         if load.memory_mib > most_mib:
             return (
                 f"{load.memory_mib} MiB are asked for on one node; the largest node known has {most_mib} MiB"
             )
         return ""
-    most_mib = max(max(of_node) for of_node in memories)
-    asked_mib = load.of_card(Card(id=CardId(""), index=0, memory_mib=most_mib))
-    if asked_mib > most_mib:
-        return f"{asked_mib} MiB are asked for on one card; the largest card known has {most_mib} MiB"
-    if load.core_percent > 100:
-        return f"{load.core_percent} % of the compute of one card are asked for; a card has 100 %"
+    cards = [card for of_node in able for card in of_node]
+    largest = max(cards, key=lambda card: (card.memory_mib or 0, card.most_mib))
+    one_mib = max(need.of_card(largest) or 0 for need in load.needs)
+    if one_mib > (largest.memory_mib or 0):
+        return f"{one_mib} MiB are asked for on one card; the largest card known has {largest.memory_mib} MiB"
+    roomiest = max(cards, key=lambda card: card.most_mib - load.of_card(card))
+    if load.of_card(roomiest) > roomiest.most_mib:
+        return (
+            f"{load.of_card(roomiest)} MiB are asked for on one card; the largest card known has "
+            f"{roomiest.memory_mib} MiB{_promised(roomiest.most_mib, roomiest.memory_mib, 'MiB')}"
+        )
+    most_percent = max(card.shareable_core_percent for card in cards)
+    if load.core_percent > most_percent:
+        return (
+            f"{load.core_percent} % of the compute of one card are asked for; a card has 100 %"
+            f"{_promised(most_percent, 100, '%')}"
+        )
     return ""
+
+
+def _promised(most: int, has: int | None, unit: str) -> str:
+    return "" if most == has else f", of which {most} {unit} may be promised"
 
 
 def _too_many(asked: int, most: int) -> str:

@@ -85,7 +85,7 @@ class Ledgers:
             return None
         self.dirty.discard(node)
         seen = self.seen.get(node)
-        if seen and (seen.grants, seen.closed, seen.term) == (wanted.grants, wanted.closed, wanted.term):
+        if seen and replace(wanted, revision=seen.revision) == seen:
             self.owed.discard(node)
             return None
         entry = replace(wanted, revision=seen.revision if seen else 0)

@@ -161,6 +161,9 @@ def miss_on(node: NodeState, ask: PodAsk, asked: Asked) -> Miss | None:
         told.append(f"{node.name}: {' and '.join(text for _, text in host)}")
     if told:
         return Miss(lack=lack, text=", ".join(told))
+    if asked.wishes.one_numa:
+        most = sum(load.cards for load in asked.loads)
+        return Miss(lack=WHOLE, text=f"{node.name}: room on {most} cards, but not on those of one NUMA node")
     if asked.wishes.link is LinkWish.REQUIRED and any(load.cards > 1 for load in asked.loads):
         most = max(load.cards for load in asked.loads)
         return Miss(lack=WHOLE, text=f"{node.name}: room on {most} cards, but none joined by nvlink have it")
@@ -217,14 +220,23 @@ def _card(state: CardState, load: Load, shares_per_card: int) -> Iterator[tuple[
         yield WHOLE, "a whole-card claim is on it"
         return
     asked_mib = load.of_card(state.card)
-    if asked_mib > state.free_mib:
-        yield _part(asked_mib - state.free_mib, asked_mib), f"{asked_mib - state.free_mib} MiB short"
+    short = asked_mib - state.free_mib
+    if short > 0:
+        of = _promised(state.total_mib, state.card.memory_mib or 0, "MiB")
+        yield _part(short, asked_mib), f"{short} MiB short{of}"
+    elif not load.each_within(state.card):
+        yield WHOLE, f"one share is larger than its {state.card.memory_mib} MiB"
     core = load.core_percent - state.free_core
     if core > 0:
-        yield _part(core, load.core_percent), f"{core} % of compute short"
+        of = _promised(state.total_core, 100, "%")
+        yield _part(core, load.core_percent), f"{core} % of compute short{of}"
     too_many = state.shares + len(load.needs) - shares_per_card
     if too_many > 0:
         yield WHOLE, f"{too_many} share(s) too many"
+
+
+def _promised(most: int, has: int, unit: str) -> str:
+    return "" if most == has else f" of {most} {unit} that may be promised of its {has} {unit}"
 
 
 def _in_use(state: CardState) -> str:

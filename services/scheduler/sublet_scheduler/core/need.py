@@ -96,6 +96,12 @@ class Load:
         """The same with its memory spread over so many cards."""
         return Load.of(*(need.over(cards) for need in self.needs))
 
+    def each_within(self, card: Card) -> bool:
+        """Whether no share is larger than `card`, however much may be promised of it."""
+        if card.shareable_mib is None:
+            return True
+        return all((need.of_card(card) or 0) <= (card.memory_mib or 0) for need in self.needs)
+
     def of_card(self, card: Card) -> int:
         """Whole MiB taken of `card`; 0 where its memory is unknown."""
         if not self.by_card:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sublet.contract.dialects.interface import Options
+from sublet.contract.overcommit import Overcommit
 from sublet.model.card import Card
 from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
-from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement
+from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement, Shareable
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.effects import Effect
 from sublet_scheduler.core.fleet import Booking, Fleet, counted_grants
@@ -41,6 +42,7 @@ class Rules:
 
     options: Options = field(default_factory=Options)
     policies: Policies = field(default_factory=lambda: Policies(Policy.FRAGMENTATION, Policy.FRAGMENTATION))
+    overcommit: Overcommit = field(default_factory=Overcommit)
     workload: tuple[tuple[PodAsk, float], ...] = ()
     """Pods that are expected, and how often each comes."""
     reservation_s: float = 10.0
@@ -78,7 +80,7 @@ class Reservation:
 class State:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.fleet = Fleet()
+        self.fleet = Fleet(rules.overcommit)
         self.limits = Limits()
         workload = Workload(rules.workload)
         self.placer = Placer.over(
@@ -309,7 +311,12 @@ class State:
             for grant in record.ledger_grants()
         ]
         closed = tuple(sorted(state.closed)) if state else ()
-        return NodeLedger(node=node, term=self.term, grants=tuple(grants), closed=closed)
+        shareable = tuple(
+            Shareable(card=one.card.id, memory_mib=one.total_mib, core_percent=one.total_core)
+            for one in (state.by_index if state else ())
+            if (one.total_mib, one.total_core) != (one.card.memory_mib or 0, 100)
+        )
+        return NodeLedger(node=node, term=self.term, grants=tuple(grants), closed=closed, shareable=shareable)
 
     def in_ledger(self, record: PodRecord) -> bool:
         """Whether the entry on the bus shows every grant of `record` under our own term.
@@ -386,7 +393,12 @@ class State:
         self.dirty = True
 
     def _recount_totals(self, node: NodeName, booking: Booking) -> None:
-        """Cards that are offered and open count whatever they hold; others only while they are held."""
+        """Cards that are offered and open count whatever they hold, as far as it may be promised; others only
+        while they are held."""
         state = self.fleet.node(node)
-        if state.closed or not state.are_all_offered(one.card for one in counted_grants(booking.held)):
+        if (
+            state.closed
+            or state.over
+            or not state.are_all_offered(one.card for one in counted_grants(booking.held))
+        ):
             self.totals_dirty.add(node)

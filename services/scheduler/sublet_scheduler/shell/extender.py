@@ -154,7 +154,7 @@ class Extender:
         ]
         return {
             "id": state.card.index,
-            "totalGPU": (state.card.memory_mib or 0) // unit_mib,
+            "totalGPU": state.card.most_mib // unit_mib,
             "usedGPU": sum(one["usedGPU"] for one in pods),
             "pods": pods,
         }

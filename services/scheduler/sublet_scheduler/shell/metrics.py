@@ -140,6 +140,14 @@ class StateCollector(Collector):
         promised = GaugeMetricFamily(
             names.CARD_PROMISED_MIB, "Memory promised of a card.", labels=names.CARD_LABELS
         )
+        shareable = GaugeMetricFamily(
+            names.CARD_SHAREABLE_MIB, "Memory that shares may have together.", labels=names.CARD_LABELS
+        )
+        shareable_core = GaugeMetricFamily(
+            names.CARD_SHAREABLE_CORE_PERCENT,
+            "Compute that shares may have together.",
+            labels=names.CARD_LABELS,
+        )
         outside = GaugeMetricFamily(
             names.CARD_OUTSIDE_MIB, "Memory of a card that others use.", labels=names.CARD_LABELS
         )
@@ -157,12 +165,14 @@ class StateCollector(Collector):
                 labels = names.labels_of(node.name, one.card)
                 if one.card.memory_mib is not None:
                     memory.add_metric(labels, one.card.memory_mib)
+                    shareable.add_metric(labels, one.total_mib)
+                shareable_core.add_metric(labels, one.total_core)
                 promised.add_metric(labels, one.used_mib)
                 outside.add_metric(labels, one.card.used_outside_mib)
                 core.add_metric(labels, one.used_core)
                 shares.add_metric(labels, one.shares)
                 open_.add_metric(labels, float(one.open))
-        return (cards, memory, promised, outside, core, shares, open_)
+        return (cards, memory, shareable, promised, outside, shareable_core, core, shares, open_)
 
     def _grants(self) -> Iterable[Metric]:
         memory = GaugeMetricFamily(

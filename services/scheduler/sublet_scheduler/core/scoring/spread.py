@@ -13,5 +13,5 @@ def spread_score(node: NodeState, assigned: Assigned) -> int:
 def _used_ppm(card: CardState) -> int:
     if card.exclusive:
         return 1_000_000
-    memory_mib = card.card.memory_mib
-    return max(1_000_000 * card.used_mib // memory_mib if memory_mib else 0, 10_000 * card.used_core)
+    memory_ppm = 1_000_000 * card.used_mib // card.total_mib if card.total_mib else 0
+    return max(memory_ppm, 1_000_000 * card.used_core // card.total_core)

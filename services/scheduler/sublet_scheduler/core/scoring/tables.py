@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sublet.model.card import Card
 from sublet.model.ids import CardId
-from sublet_scheduler.core.kinds import Kind
+from sublet_scheduler.core.kinds import NO_KIND, Kind
 from sublet_scheduler.core.need import Load
 from sublet_scheduler.core.scoring.workload import Task
 
@@ -24,7 +24,6 @@ _ROUNDED = 0.75
 """Memory of the host was rounded up to a power of two."""
 _CORE_BITS, _KIND_BITS = 16, 32
 _MOST_KEPT = 200_000
-NO_KIND: Kind = ("", "", None, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,18 @@ class KindTable:
 
     def __init__(self, kind: Kind, number: int, tasks: Sequence[_KindTask], price: float) -> None:
         self.memory_mib = kind[2]
+        self.largest_mib = kind[2] or 0
+        """Of one share."""
         self.card = _card(kind)
+        self.whole_use = use_of(kind[5], kind[4], kind[2]) if kind[2] else 1_000.0
+        """Of a card that holds nothing."""
         self.number = number
         self.price = price
         self._tasks = tasks
         self._sizes_mib = sorted({one.memory_mib for one in tasks if not one.whole})
         self._cores = sorted({one.core_percent for one in tasks if not one.whole})
         self._states: dict[int, tuple[int, int, float]] = {}
-        self.unused_cell = self._cell(100, self.memory_mib or 0, unused=True)
+        self.unused_cell = self._cell(kind[5], kind[4], unused=True)
 
     def state(self, free_core: int, free_mib: int, unused: bool) -> tuple[int, int, float]:
         """A number for the state of a card, its cell, and what is free of it."""
@@ -63,7 +66,7 @@ class KindTable:
         except KeyError:
             if len(self._states) > _MOST_KEPT:
                 self._states.clear()
-            use = 1_000.0 if unused else use_of(free_core, free_mib, self.memory_mib)
+            use = self.whole_use if unused else use_of(free_core, free_mib, self.memory_mib)
             found = (key << 8 | self.number, self._cell(free_core, free_mib, unused=unused), use)
             self._states[key] = found
             return found
@@ -120,7 +123,7 @@ class Sized:
     def use(self, table: KindTable) -> float:
         """What it takes of one card."""
         if self.exclusive:
-            return 1_000.0
+            return table.whole_use
         return use_of(self.core_percent, self.mib(table), table.memory_mib)
 
 
@@ -217,7 +220,7 @@ class Tables:
 
 
 def accepts(task: Task, kind: Kind) -> bool:
-    vendor, model, memory_mib, profile = kind
+    vendor, model, memory_mib, profile, *_ = kind
     if task.load.vendors and task.load.vendors != {vendor}:
         return False
     if memory_mib is None and not task.load.exclusive:

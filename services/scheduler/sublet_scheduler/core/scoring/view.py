@@ -49,20 +49,22 @@ class NodeView:
     def _take_in(self, node: NodeState, tables: Tables) -> list[Part]:
         parts: dict[int, Part] = {}
         most_shares = node.shares_per_card
-        kind, table, total = None, tables.no_kind, 0
+        kind, table = None, tables.no_kind
         for state in node.by_index:
             if not state.open or state.exclusive or state.shares >= most_shares:
                 continue
             if state.kind is not kind:
                 kind, table = state.kind, tables.kind(state.kind)
-                total = table.memory_mib or 0
+            total = state.total_mib
             outside = state.card.used_outside_mib
             unused = not (state.shares or outside)
             if unused:
                 self._idle[table.number] = (table, self._idle.get(table.number, (table, 0))[1] + 1)
             elif not total:
                 continue
-            free_core, free_mib = 100 - state.used_core, total - state.used_mib - outside
+            free_core, free_mib = state.total_core - state.used_core, total - state.used_mib - outside
+            if free_mib < 0 or free_core < 0:
+                free_core, free_mib = max(0, free_core), max(0, free_mib)
             code, cell, use = table.state(free_core, free_mib, unused)
             self._cells.append((cell, use))
             if total:
@@ -105,7 +107,7 @@ class NodeView:
 
     def _on(self, row: Row, asked: Sized, state: CardState, table: KindTable) -> tuple[float, float]:
         if asked.exclusive:
-            return 1_000.0 * row[table.unused_cell], 1_000.0
+            return table.whole_use * row[table.unused_cell], table.whole_use
         return self._fall(row, asked, table, state.free_core, state.free_mib, state.unused), asked.use(table)
 
     def _use_at(self, row: Row) -> float:
@@ -124,8 +126,9 @@ class NodeView:
         lost, taken, wanted = self.use - self._use_at(row), 0.0, asked.cards
         for table, idle in sorted(self._idle.values(), key=lambda one: row[one[0].unused_cell]):
             some = min(wanted, idle)
-            lost += some * 1_000.0 * row[table.unused_cell] + _fewer_idle(row, table.number, idle, some)
-            taken, wanted = taken + 1_000.0 * some, wanted - some
+            lost += some * table.whole_use * row[table.unused_cell]
+            lost += _fewer_idle(row, table.number, idle, some)
+            taken, wanted = taken + table.whole_use * some, wanted - some
             if not wanted:
                 return lost, taken, table
         return None
@@ -147,7 +150,7 @@ class NodeView:
         for free_mib, free_core, code, unused, table, count in self._parts:
             if free_mib < least_mib:
                 return
-            if core > free_core or (by_card and asked.mib(table) > free_mib):
+            if core > free_core or least_mib > table.largest_mib or (by_card and asked.mib(table) > free_mib):
                 continue
             fall = kept.get(code | size)
             if fall is None:
