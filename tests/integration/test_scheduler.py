@@ -340,7 +340,7 @@ async def test_what_may_be_promised_beyond_a_card_is_shown_wherever_capacity_is(
         granted = [cards_of(await on.released(name))["main"] for name in ("p", "q")]
         assert granted == [("A",), ("A",)]
         await on.until_ledger("n1", lambda entry: len(entry.grants) == 2)
-        first, second = card_views((await read_cluster(on.bus)).nodes, {})
+        first, second = card_views(await read_cluster(on.bus))
         assert (first["usedMiB"], first["memoryMiB"], first["shareableMiB"]) == (15360, 10240, 15360)
         assert (first["shareableCorePercent"], second["shareableMiB"]) == (200, 10240)
         metrics = await running.metrics()
