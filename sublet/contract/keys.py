@@ -98,6 +98,10 @@ RELEASE_REQUESTED = f"{PREFIX}release-requested"
 """On a Node: the word of the person whom it names that the machine is off."""
 NODE_CONDITION = "SubletCardsHealthy"
 
+# pods of the scheduler's own, which run nothing: names of a namespace and of the PriorityClass in it
+BALLAST_NAMESPACE = "sublet-ballast"
+BALLAST_CLASS = "sublet-ballast"
+
 # what a container sees
 CDI_KIND = f"{PREFIX}slot"
 ENV_CARDS = "SUBLET_CARDS"

@@ -37,6 +37,10 @@ GRANT_MEMORY_MIB = "sublet_grant_memory_mib"
 GRANT_CORE_PERCENT = "sublet_grant_core_percent"
 GRANT_USED_MIB = "sublet_grant_used_mib"
 
+# reserved for idle cards
+BALLAST_CPU_CORES = "sublet_ballast_cpu_cores"
+BALLAST_MEMORY_BYTES = "sublet_ballast_memory_bytes"
+
 # decisions
 CLAIMS = "sublet_claims"
 DECISIONS = "sublet_decisions"

@@ -9,7 +9,7 @@ import yaml
 from tests.api.deployment import AGENT, HEALTHD, SCHEDULER, apply
 from tests.api.verdicts import assert_allowed
 from tests.lab.controlplane import ControlPlane, User
-from tests.manifests.rendering import COMPONENTS, KUSTOMIZE, OVERLAYS, render, reviewed
+from tests.manifests.rendering import COMPONENTS, KUSTOMIZE, OVERLAYS, added_by, render, reviewed
 
 pytestmark = [pytest.mark.api, pytest.mark.timeout(120)]
 
@@ -53,6 +53,9 @@ async def test_the_api_server_accepts_a_component(
     overlay.mkdir()
     kustomization = {"resources": ["../../base"], "components": [f"../../components/{component}"]}
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    # a dry run makes no namespace for what comes after it
+    for namespace in (one for one in added_by(component) if one["kind"] == "Namespace"):
+        await apply(installed, [namespace])
     await installed.kubectl(
         "apply", "--server-side", "--dry-run=server", "-f", "-", stdin=render(overlay), within_s=60
     )

@@ -28,13 +28,15 @@ from sublet.wire.ledger import node_ledger_in
 from tests.api.deployment import HEALTHD, SCHEDULER, apply, install
 from tests.lab.controlplane import ControlPlane
 from tests.lab.fixtures import Cluster
+from tests.lab.images import PAUSE
 from tests.lab.node import Node
 from tests.lab.programs import LabError, free_port
-from tests.manifests.rendering import reviewed
+from tests.manifests.rendering import added_by, reviewed
 
 CARD_MIB = 10_240
 CARDS_A_NODE = 4
 IMAGE = "lab.local/busybox:1"
+RATIOS = "- {nodeSelector: {ratio: cpu-for-cards}, cpu: 300m, memory: 64Mi}"
 Json = dict[str, Any]
 
 
@@ -69,7 +71,9 @@ class Stage:
         for webhook in webhooks["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}"}
-        await apply(self.plane, [webhooks])
+        brought = added_by("ballast")
+        await apply(self.plane, [one for one in brought if one["kind"] == "Namespace"])
+        await apply(self.plane, [webhooks, *(one for one in brought if one["kind"] != "Namespace")])
         self.start_nats()
         self.start_scheduler()
         self.start_healthd()
@@ -96,6 +100,8 @@ class Stage:
         self.plane.run.start("nats", command)
 
     def start_scheduler(self, **settings: str) -> None:
+        ratios = self.folder / "ratios.yaml"
+        ratios.write_text(RATIOS)
         self._start_service(
             "sublet_scheduler",
             "sublet-scheduler",
@@ -106,6 +112,8 @@ class Stage:
                 "SUBLET_WEBHOOK_NAMES": "127.0.0.1",
                 "SUBLET_DRAIN_S": "0.2",
                 "SUBLET_STUCK_PIN_S": "10",
+                "SUBLET_RATIOS": str(ratios),
+                "SUBLET_BALLAST_IMAGE": PAUSE,
                 **settings,
             },
         )

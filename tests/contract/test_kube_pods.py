@@ -318,3 +318,21 @@ async def test_a_disruption_budget_puts_an_eviction_off(kube: KubeClient, namesp
     with pytest.raises(Throttled) as caught:
         await evict(kube, namespace, "a")
     assert caught.value.retry_after_s > 0
+
+
+async def test_a_resize_changes_what_containers_ask_for_and_nothing_else(
+    kube: KubeClient, namespace: str
+) -> None:
+    asked = pod("a", resources={"requests": {"cpu": "2"}})
+    made = await kube.create(PODS, asked, namespace=namespace)
+    guarded = JsonPatch(
+        [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": made["metadata"]["resourceVersion"]},
+            {"op": "replace", "path": "/spec/containers/0/resources/requests", "value": {"cpu": "1500m"}},
+        ]
+    )
+    after = await kube.patch(PODS, "a", guarded, namespace=namespace, subresource="resize")
+    assert after["metadata"]["uid"] == made["metadata"]["uid"]
+    assert after["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1500m"}}
+    with pytest.raises(Invalid):
+        await kube.patch(PODS, "a", guarded, namespace=namespace, subresource="resize")

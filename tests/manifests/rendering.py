@@ -30,6 +30,13 @@ def objects(rendered: str) -> list[dict[str, Any]]:
     return [entry for entry in yaml.safe_load_all(rendered) if entry]
 
 
+def added_by(component: str) -> list[dict[str, Any]]:
+    """The objects that a component brings; needs no kubectl."""
+    folder = KUSTOMIZE / "components" / component
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text()).get("resources", ())
+    return [entry for name in named for entry in objects((folder / name).read_text())]
+
+
 def main() -> None:
     for overlay in OVERLAYS:
         (GOLDEN / f"{overlay}.yaml").write_text(render(KUSTOMIZE / "overlays" / overlay))

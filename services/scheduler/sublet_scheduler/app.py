@@ -23,6 +23,7 @@ from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules
 from sublet_scheduler.settings import Settings
 from sublet_scheduler.shell.admission import Admission
+from sublet_scheduler.shell.ballast import BallastWrites
 from sublet_scheduler.shell.cards import Cards
 from sublet_scheduler.shell.certs import Certificates
 from sublet_scheduler.shell.driver import Driver
@@ -42,6 +43,7 @@ from sublet_scheduler.shell.podpatches import PodPatches
 from sublet_scheduler.shell.pods import Pods
 from sublet_scheduler.shell.publishing import Publishing
 from sublet_scheduler.shell.quotas import Quotas
+from sublet_scheduler.shell.ratios import read_ratios
 from sublet_scheduler.shell.readiness import Readiness
 from sublet_scheduler.shell.secret import decision_key
 from sublet_scheduler.shell.stuckpin import StuckPins
@@ -121,11 +123,13 @@ async def _run(
             gang_s=settings.gang_s,
             holds=settings.queue_holds,
             hold_s=settings.queue_hold_s,
+            ratios=read_ratios(Path(settings.ratios)) if settings.ratios else (),
+            ballast_wait_s=settings.ballast_wait_s,
         )
     )
     outbox = Outbox(on_fact=metrics.told, unix_ms=unix_ms)
     driver = Driver(engine, outbox, clock=monotonic_s, observe=metrics.answered)
-    metrics.registry.register(StateCollector(engine.state, bus.state, lambda: outbox.dropped))
+    metrics.registry.register(StateCollector(engine.state, engine.ballast, bus.state, lambda: outbox.dropped))
 
     cards = Cards()
     reader = PodReader(options=options, key=key)
@@ -155,6 +159,7 @@ async def _run(
         nodes=NodeWrites(kube),
         pins=StuckPins(kube),
         evictions=Evictions(kube),
+        ballast=BallastWrites(kube=kube, image=settings.ballast_image),
         events=KubeEvents(kube),
         outbox=outbox,
         report=driver.report,

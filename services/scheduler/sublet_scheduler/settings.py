@@ -53,6 +53,12 @@ class Settings:
     """So many waiting pods at the head of the queue have a place kept for them; 0: small pods pass freely."""
     queue_hold_s: float = 600.0
     """After so long without anybody leaving the kept place, one on another node is kept."""
+    ratios: str = ""
+    """Path of a file that says how much CPU and memory is kept for each idle card; empty: none."""
+    ballast_image: str = "registry.k8s.io/pause:3.10"
+    """What the pods run that keep it: any program that does nothing, and does it until it is told to end."""
+    ballast_wait_s: float = 10.0
+    """The longest that a pod with cards is held until the ballast of its node has made room for it."""
     drain_s: float = 5.0
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
     dialects: tuple[str, ...] = IN_A_CLUSTER

@@ -134,6 +134,8 @@ class Handler:
                 return _json(changed)
             case "PATCH", "" | "status" if at.name:
                 return await self._patch(request, at, dry_run=dry_run, user=user)
+            case "PATCH", "resize" if at.kind == PODS:
+                return await self._patch(request, at, dry_run=dry_run, user=user)
             case "DELETE", "" if at.name:
                 options = await _body(request) if request.can_read_body else _delete_options(request)
                 dry_run = dry_run or options.get("dryRun") == ["All"]

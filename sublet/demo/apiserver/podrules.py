@@ -47,6 +47,18 @@ def update_complaints(old: Json, new: Json) -> list[str]:
     return complaints
 
 
+def resized(was: Json, now: Json) -> Json:
+    """The spec with new resources of its containers, which is all that a resize may change."""
+    sizes = {one["name"]: one.get("resources") or {} for one in now["containers"]}
+    return {
+        **was,
+        "containers": [
+            {**one, "resources": sizes.get(one["name"], one.get("resources") or {})}
+            for one in was["containers"]
+        ],
+    }
+
+
 def gate_names(spec: Json) -> list[str]:
     return [gate["name"] for gate in spec.get("schedulingGates") or []]
 

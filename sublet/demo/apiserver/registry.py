@@ -214,6 +214,8 @@ class Registry:
             return new
         if subresource == "status":
             return {**old, "metadata": meta, "status": new.get("status", {})}
+        if subresource == "resize":
+            new = {**new, "spec": podrules.resized(old["spec"], new["spec"])}
         new = _default(key.kind)({**new, "status": old.get("status", {})})
         if "generation" in meta and new.get("spec") != old.get("spec"):
             meta["generation"] += 1

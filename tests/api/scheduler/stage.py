@@ -15,10 +15,12 @@ from tests import builders
 from tests.api.deployment import SCHEDULER, apply
 from tests.lab.controlplane import Answer, ControlPlane
 from tests.lab.programs import free_port
-from tests.manifests.rendering import reviewed
+from tests.manifests.rendering import added_by, reviewed
 
 Json = dict[str, Any]
 RESERVATION_S = 3.0
+RATIOS = "- {nodeSelector: {ratio: four}, cpu: 4, memory: 1Gi}"
+BALLAST_IMAGE = "lab.local/pause:1"
 NATS, SERVICE = "nats", "sublet-scheduler"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIAL = builders.pod("trial", builders.container(gpu=1))
@@ -44,7 +46,9 @@ class Stage:
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}"}
-        await apply(self.plane, [configuration])
+        brought = added_by("ballast")
+        await apply(self.plane, [one for one in brought if one["kind"] == "Namespace"])
+        await apply(self.plane, [configuration, *(one for one in brought if one["kind"] != "Namespace")])
         self.start_nats()
         self.start_scheduler()
         await self.ready()
@@ -79,7 +83,12 @@ class Stage:
         self.plane.run.start(NATS, [nats_server_program(), *words])
 
     def start_scheduler(self) -> None:
+        ratios = self.plane.run.folder / "ratios.yaml"
+        ratios.write_text(RATIOS)
         settings = {
+            "SUBLET_RATIOS": str(ratios),
+            "SUBLET_BALLAST_IMAGE": BALLAST_IMAGE,
+            "SUBLET_BALLAST_WAIT_S": "60",
             "SUBLET_NATS_URL": self.nats_url,
             "SUBLET_KUBECONFIG": str(self.plane.kubeconfig(SCHEDULER)),
             "SUBLET_PROBE_HOST": "127.0.0.1",

@@ -37,11 +37,19 @@ class Team:
 
     # -- the cluster
 
-    async def add_node(self, count: int = 1, *, gib: int = 10, cpu: str = "64", totals: bool = True) -> str:
+    async def add_node(
+        self,
+        count: int = 1,
+        *,
+        gib: int = 10,
+        cpu: str = "64",
+        labels: dict[str, str] | None = None,
+        totals: bool = True,
+    ) -> str:
         """A node of its own with so many cards; with `totals`, once it shows them."""
         name = f"n-{uuid.uuid4().hex[:6]}"
         self.nodes.append(name)
-        await self._must("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+        await self._must("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels or {}}})
         shown = {"cpu": cpu, "memory": "256Gi", "pods": "110", keys.SLOT: str(builders.SLOTS)}
         status = {
             "capacity": shown,

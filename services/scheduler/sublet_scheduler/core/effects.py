@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import NodeLedger, NoRoom, Placement
 from sublet.model.reasons import Reason, Refusal, ReportCode
+from sublet_scheduler.core.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,38 @@ class AckRelease:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeBallast:
+    """Make the ballast pod of `node`, whose object has the UID `owner`. Answer with BallastWritten."""
+
+    node: NodeName
+    owner: str
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeBallast:
+    """Resize a ballast pod in place, guarded by uid and resourceVersion. Same answer."""
+
+    node: NodeName
+    uid: PodUid
+    ref: PodRef
+    version: str
+    size: Size
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBallast:
+    """Delete a ballast pod, guarded by uid. Same answer."""
+
+    node: NodeName
+    uid: PodUid
+    ref: PodRef
+
+
+BallastEffect = MakeBallast | ResizeBallast | RemoveBallast
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """A public fact about a pod's claim: decided, held, committed, released, revoked, ending, ended."""
 
@@ -145,6 +178,7 @@ Effect = (
     | EvictPods
     | WriteTotals
     | AckRelease
+    | BallastEffect
     | Announce
     | AnnounceCard
     | Report

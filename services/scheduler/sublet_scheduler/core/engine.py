@@ -14,6 +14,7 @@ from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NodeLedger
 from sublet.model.reasons import ReportCode
 from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.ballast import Ballast
 from sublet_scheduler.core.effects import (
     AckRelease,
     AnnounceCard,
@@ -50,6 +51,7 @@ class Engine:
         self.waiting = Waiting(self.state, self.releases, self.holds, self.gangs)
         self.reviews = Reviews(self.state, self.waiting, self.holds)
         self.stuck = StuckPins(self.state)
+        self.ballast = Ballast(self.state, self.releases)
 
     @property
     def rebuilt(self) -> bool:
@@ -63,7 +65,7 @@ class Engine:
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
         times += [*self.state.avoid.values(), *self.state.unevictable.values()]
-        times += [*self.gangs.timers(), *self.waiting.timer()]
+        times += [*self.gangs.timers(), *self.waiting.timer(), *self.ballast.timers()]
         if self.state.merged and self.state.ledgers.more_to_check:
             times.append(now)
         for record in self.state.watched():
@@ -89,15 +91,19 @@ class Engine:
             case ev.NodeGone(name):
                 state.fleet.describe(name, None)
                 state.fleet.forget(name)
+                self.ballast.left(name)
             case ev.DraServed(nodes):
                 for node_state in state.fleet.nodes.values():
                     if node_state.dra != (node_state.name in nodes):
                         node_state.dra = not node_state.dra
                         self._helped(node_state.name)
+            case ev.PodSeen(pod) if pod.ballast:
+                self.ballast.seen(pod, now)
             case ev.PodSeen(pod):
                 self.lifecycle.seen(pod, now)
             case ev.PodGone(uid, last):
-                self.lifecycle.gone(uid, last, now)
+                if not self.ballast.gone(uid, now):
+                    self.lifecycle.gone(uid, last, now)
             case ev.PodsListed():
                 state.pods_listed = True
                 self._merge(now)
@@ -118,6 +124,7 @@ class Engine:
             case ev.InventoryGone(node):
                 state.fleet.set_inventory(node, None)
                 state.fleet.forget(node)
+                self.ballast.left(node)
                 state.totals_dirty.add(node)
             case ev.HeartbeatSeen():
                 self._heartbeat(event, now)
@@ -165,6 +172,8 @@ class Engine:
                 state.totals_in_flight.discard(node)
                 if not done:
                     state.totals_dirty.add(node)
+            case ev.BallastWritten(node, done, pod):
+                self.ballast.written(node, pod, done=done, now=now)
             case ev.Tick():
                 self.reviews.expire(now)
                 self.releases.tick(now)
@@ -172,6 +181,7 @@ class Engine:
                 self.gangs.tick(now)
                 self.holds.tick(now)
                 self.waiting.tick(now)
+                self.ballast.tick(now)
                 if state.pass_due(now):
                     self.waiting.try_all(now)
             case _:
@@ -321,6 +331,7 @@ class Engine:
         if not self.state.merged:
             return
         self.gangs.settle(now)
+        self.ballast.settle(now)
         for node in sorted(self.state.ledgers.dirty):
             write = self.state.ledgers.next_write(self.state.wanted_entry(node))
             if write:

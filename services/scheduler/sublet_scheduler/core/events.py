@@ -208,6 +208,16 @@ class TotalsWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class BallastWritten:
+    """A write of the node's ballast came to an end; `pod` is the pod as read afterwards, None where there
+    is none or nobody knows."""
+
+    node: NodeName
+    done: bool
+    pod: PodFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passes; sent when `Engine.due` says so."""
 
@@ -241,5 +251,6 @@ Event = (
     | EvictionsRefused
     | NodeReleased
     | TotalsWritten
+    | BallastWritten
     | Tick
 )

@@ -7,6 +7,7 @@ from sublet.contract.decision import Decision
 from sublet.model.claim import Gang, PodAsk, Toleration
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.reasons import Refusal
+from sublet_scheduler.core.size import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,16 @@ class NodeFacts:
     pods: int = 110
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BallastFacts:
+    """What a ballast pod keeps, and for which node."""
+
+    node: NodeName
+    asked: Size
+    counted: Size
+    """What kube-scheduler counts: the most of what is asked for and what the kubelet still has in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +96,8 @@ class PodFacts:
     """The value of the annotation sublet.dev/waiting."""
     unschedulable: bool = False
     """PodScheduled=False with reason Unschedulable, and no nominatedNodeName."""
+    ballast: BallastFacts | None = None
+    """Of a ballast pod of ours, which takes nothing in our own accounting."""
     cards: tuple[CardId, ...] = ()
     """Every card that its annotations name, for pods whose decision is not to be believed."""
 

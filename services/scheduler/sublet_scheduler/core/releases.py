@@ -24,6 +24,8 @@ class Releases:
         self._endings = endings
         self.may_release: Callable[[PodRecord], bool] = lambda _: True
         """Whether the pod may run as soon as the ledger shows its cards; gangs wait for each other."""
+        self.waits_until: Callable[[PodRecord], float] = lambda _: float("-inf")
+        """Until when the pod is not released, at the longest: the ballast of its node makes room for it."""
 
     # -- the ledger
 
@@ -123,6 +125,8 @@ class Releases:
     def _send_release(self, record: PodRecord, now: float) -> None:
         if record.patching or record.again_s > now or not self._is_releasable(record):
             return
+        if self.waits_until(record) > now:
+            return
         if record.facts and record.placement:
             record.patching = True
             self._state.effects.append(
@@ -156,7 +160,8 @@ class Releases:
         """When a patch is to be tried again, monotonic seconds."""
         held = record.stage is Stage.RELEASING and not self._is_releasable(record)
         if record.stage is not Stage.RELEASED and not record.patching and not held:
-            yield max(record.again_s, now)
+            until_s = self.waits_until(record) if record.stage is Stage.RELEASING else now
+            yield max(record.again_s, now, until_s)
 
     def patch_again(self, uid: PodUid, now: float) -> None:
         record = self._state.records.get(uid)

@@ -20,6 +20,7 @@ from sublet_scheduler.core.ledgers import Ledgers
 from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
 from sublet_scheduler.core.placing import Placer
+from sublet_scheduler.core.ratio import Ratio
 from sublet_scheduler.core.records import (
     HOLDING,
     PodRecord,
@@ -66,6 +67,10 @@ class Rules:
     """So many waiting pods at the head of the queue have a place kept for them."""
     hold_s: float = 600.0
     """After so long without anybody leaving, a place is kept on another node."""
+    ratios: tuple[Ratio, ...] = ()
+    """What is kept for idle cards, by node pool."""
+    ballast_wait_s: float = 10.0
+    """The longest that a pod is held until the ballast of its node has made room."""
 
 
 @dataclass(slots=True)

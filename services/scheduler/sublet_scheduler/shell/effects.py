@@ -8,12 +8,16 @@ from sublet_scheduler.core.effects import (
     AckRelease,
     EvictPods,
     FreeStuckPin,
+    MakeBallast,
     MarkWaiting,
     ReleasePod,
+    RemoveBallast,
     Report,
+    ResizeBallast,
     WriteTotals,
 )
 from sublet_scheduler.core.events import Event
+from sublet_scheduler.shell.ballast import BallastWrites
 from sublet_scheduler.shell.evictions import Evictions
 from sublet_scheduler.shell.kubeevents import KubeEvents
 from sublet_scheduler.shell.nodewrites import NodeWrites
@@ -28,6 +32,7 @@ class ClusterEffects:
     nodes: NodeWrites
     pins: StuckPins
     evictions: Evictions
+    ballast: BallastWrites
     events: KubeEvents
     outbox: Outbox
     report: Callable[[Event], None]
@@ -51,6 +56,8 @@ class ClusterEffects:
                     self.outbox.put(report)
                 if refused:
                     self.report(refused)
+            case MakeBallast() | ResizeBallast() | RemoveBallast():
+                self.report(await self.ballast.perform(effect))
             case Report():
                 await self.events.tell(effect, at_ms=self.unix_ms())
             case _:

@@ -13,6 +13,7 @@ from sublet.contract import metrics as names
 from sublet.model.ids import DecisionId
 from sublet.model.placement import Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode
+from sublet_scheduler.core.ballast import Ballast
 from sublet_scheduler.core.effects import Announce, AnnounceCard, Answer, Report
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.state import State
@@ -102,8 +103,11 @@ class Metrics:
 class StateCollector(Collector):
     """Cards, grants and waiting pods as the engine knows them at the moment of a scrape."""
 
-    def __init__(self, state: State, bus: Callable[[], BusState], dropped: Callable[[], int]) -> None:
+    def __init__(
+        self, state: State, ballast: Ballast, bus: Callable[[], BusState], dropped: Callable[[], int]
+    ) -> None:
         self._state = state
+        self._ballast = ballast
         self._bus = bus
         self._dropped = dropped
 
@@ -111,6 +115,7 @@ class StateCollector(Collector):
         yield from self._cards()
         yield from self._grants()
         yield self._waiting()
+        yield from self._kept_for_idle_cards()
         sought = CounterMetricFamily(names.PLACES_SOUGHT, "How often a place was sought for a pod.")
         sought.add_metric([], self._state.placer.tries)
         yield sought
@@ -196,6 +201,21 @@ class StateCollector(Collector):
                 memory.add_metric(labels, one.grant.memory_mib or 0)
                 core.add_metric(labels, one.grant.core_percent)
         return (memory, core)
+
+    def _kept_for_idle_cards(self) -> Iterable[Metric]:
+        cpu = GaugeMetricFamily(
+            names.BALLAST_CPU_CORES, "CPU that a node's ballast keeps for idle cards.", labels=["Hostname"]
+        )
+        memory = GaugeMetricFamily(
+            names.BALLAST_MEMORY_BYTES,
+            "Memory that a node's ballast keeps for idle cards.",
+            labels=["Hostname"],
+        )
+        for node, pod in self._ballast.pods.items():
+            if pod.ballast and pod.node:
+                cpu.add_metric([node], pod.ballast.counted.cpu_milli / 1000)
+                memory.add_metric([node], pod.ballast.counted.memory_bytes)
+        return (cpu, memory)
 
     def _waiting(self) -> Metric:
         """Each waiting pod counts once, under the reason that most cards or nodes give."""

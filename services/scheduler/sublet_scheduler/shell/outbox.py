@@ -12,12 +12,16 @@ from sublet_scheduler.core.effects import (
     Announce,
     AnnounceCard,
     Answer,
+    BallastEffect,
     Effect,
     EvictPods,
     FreeStuckPin,
+    MakeBallast,
     MarkWaiting,
     ReleasePod,
+    RemoveBallast,
     Report,
+    ResizeBallast,
     StepDown,
     WriteLedger,
     WriteTotals,
@@ -26,7 +30,9 @@ from sublet_scheduler.shell.lane import Lane
 
 log = structlog.get_logger()
 
-ClusterEffect = ReleasePod | MarkWaiting | FreeStuckPin | EvictPods | WriteTotals | AckRelease | Report
+ClusterEffect = (
+    ReleasePod | MarkWaiting | FreeStuckPin | EvictPods | WriteTotals | AckRelease | BallastEffect | Report
+)
 PublicEffect = Announce | AnnounceCard | Report
 
 
@@ -88,6 +94,8 @@ class Outbox:
                 self.cluster.put(f"evictions/{effect.uid}", effect)
             case WriteTotals() | AckRelease():
                 self.cluster.put(f"node/{effect.node}", effect)
+            case MakeBallast() | ResizeBallast() | RemoveBallast():
+                self.cluster.put(f"ballast/{effect.node}", effect)
             case Report():  # an Event for people, which no absent bus may hold up, and an audit event
                 self.cluster.put(f"report/{effect.ref or effect.node}", effect)
                 self._put_public(effect)

@@ -19,6 +19,7 @@ from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.reasons import Refusal
 from sublet_scheduler.core.facts import PodFacts
+from sublet_scheduler.shell.ballastfacts import read_ballast
 from sublet_scheduler.shell.recentpods import RecentPods
 
 
@@ -82,6 +83,10 @@ class PodReader:
     def read(self, raw: bytes) -> PodFacts:
         """Raises msgspec.DecodeError and ValueError where it is no pod."""
         slim = _slim(raw)
+        if slim.metadata.namespace == keys.BALLAST_NAMESPACE:
+            ballast = read_ballast(_whole(raw))
+            if ballast:
+                return ballast
         if not _may_claim(slim):
             return self._unclaimed(slim)
         known = self.recent.take_answered(PodUid(slim.metadata.uid), slim.metadata.resource_version)
