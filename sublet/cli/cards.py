@@ -22,6 +22,8 @@ COLUMNS = ("NODE", "CARD", "INDEX", "HEALTH", "MEMORY MiB", "CORE %", "POD", "CO
 WIDE = ("REASONS", "MODEL")
 PROFILE = "PROFILE"
 """Shown where there are partitions."""
+OUTSIDE = "used outside"
+"""In place of a pod: somebody to whom the card was not given."""
 
 
 def register(commands: Commands) -> None:
@@ -84,7 +86,7 @@ def _view(node: InventoryNode, card: Card, slices: int | None, cluster: Cluster)
     if card.is_unpartitioned:
         reasons.add(Reason.NO_PARTITIONS.value)
     part = {"profile": card.profile, "slices": slices, "parent": card.parent} if card.parent else {}
-    return part | {
+    view: dict[str, Any] = {
         "node": node.name,
         "card": card.id,
         "index": card.index,
@@ -106,6 +108,15 @@ def _view(node: InventoryNode, card: Card, slices: int | None, cluster: Cluster)
             for grant in sorted(grants, key=lambda grant: (grant.pod, grant.container))
         ],
     }
+    return part | view | _outside(card, cluster)
+
+
+def _outside(card: Card, cluster: Cluster) -> dict[str, Any]:
+    """What others use, to whom the card was not given; nothing where they do not."""
+    use = cluster.uses.get(card.id)
+    used_mib = max(card.used_outside_mib, use.outside_mib if use else 0)
+    by = list(use.outside_by) if use else []
+    return {"usedOutsideMiB": used_mib, "usedOutsideBy": by} if used_mib or by else {}
 
 
 def show(views: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
@@ -130,7 +141,11 @@ def _rows(view: Mapping[str, Any], *, wide: bool, divided: bool) -> list[tuple[s
     who = [
         (one["pod"], one["container"], _share(one["memoryMiB"], one["corePercent"]))
         for one in view["containers"]
-    ] or [("-", "-", "-")]
+    ]
+    if "usedOutsideBy" in view:
+        by = ", ".join(view["usedOutsideBy"]) or "-"
+        who.append((OUTSIDE, by, f"{view['usedOutsideMiB']} MiB"))
+    who = who or [("-", "-", "-")]
     return [(*head, *one, *tail) for one in who]
 
 

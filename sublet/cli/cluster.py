@@ -14,10 +14,10 @@ from sublet.model.card import Card, Inventory, Taint
 from sublet.model.errors import Unavailable
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
-from sublet.model.placement import LedgerGrant, NodeLedger, Shareable
+from sublet.model.placement import CardUse, LedgerGrant, NodeLedger, Shareable
 from sublet.wire.health import verdict_in
 from sublet.wire.ledger import node_ledger_in
-from sublet.wire.node import inventory_in
+from sublet.wire.node import inventory_in, occupancy_in
 
 READ_WITHIN_S = 5.0
 
@@ -29,6 +29,12 @@ async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
         Unavailable: the bus or the API server does not answer.
     """
     inventories = await read_inventories(bus)
+    uses = {
+        use.card: use
+        for key, entry in (await _entries(bus, subjects.INVENTORY_BUCKET)).items()
+        if subjects.parse_node_key(key)[0] == subjects.OCCUPANCY
+        for use in occupancy_in(entry.value).cards
+    }
     verdicts = {
         subjects.parse_verdict_key(key)[1]: verdict_in(entry.value)
         for key, entry in (await _entries(bus, subjects.VERDICTS_BUCKET)).items()
@@ -43,10 +49,12 @@ async def read_cluster(bus: Bus, kube: Kube | None = None) -> Cluster:
         known |= {node.name: node for node in (_node(obj) for obj in await kube.list(NODES))}
     return Cluster(
         nodes=tuple(
-            _filled(known[name], inventories.get(name), ledgers.get(name), verdicts) for name in sorted(known)
+            _filled(known[name], inventories.get(name), ledgers.get(name), verdicts, uses)
+            for name in sorted(known)
         ),
         reasons={card: tuple(reason.id for reason in one.reasons) for card, one in verdicts.items()},
         health={card: one.state for card, one in verdicts.items()},
+        uses=uses,
         unlisted=tuple(
             _unlisted(name, inventories[name], ledgers[name], verdicts)
             for name in sorted(inventories.keys() & ledgers.keys())
@@ -84,12 +92,15 @@ def _filled(
     inventory: Inventory | None,
     ledger: NodeLedger | None,
     verdicts: Mapping[CardId, Verdict],
+    uses: Mapping[CardId, CardUse],
 ) -> InventoryNode:
     if inventory is None:
         return node
     shareable = {one.card: one for one in (ledger.shareable if ledger else ())}
-    judged = (_shareable(_judged(card, verdicts), shareable.get(card.id)) for card in inventory.cards)
-    cards = tuple(sorted(judged, key=lambda card: card.index))
+    seen = (
+        _used(_shareable(_judged(card, verdicts), shareable.get(card.id)), uses) for card in inventory.cards
+    )
+    cards = tuple(sorted(seen, key=lambda card: card.index))
     known = _listed(inventory)
     grants = tuple(_grant(one) for one in _counted(ledger) if one.grant.card in known)
     return replace(node, cards=cards, grants=grants, shares_per_card=inventory.shares_per_card)
@@ -136,6 +147,11 @@ def _shareable(card: Card, said: Shareable | None) -> Card:
     if said is None:
         return card
     return replace(card, shareable_mib=said.memory_mib, shareable_core_percent=said.core_percent)
+
+
+def _used(card: Card, uses: Mapping[CardId, CardUse]) -> Card:
+    outside_mib = uses[card.id].outside_mib if card.id in uses else 0
+    return replace(card, used_outside_mib=max(card.used_outside_mib, outside_mib))
 
 
 def _node(obj: Json) -> InventoryNode:

@@ -116,6 +116,8 @@ class CardUse:
     processes: int
     used_mib: int
     outside_mib: int = 0
+    outside_by: tuple[str, ...] = ()
+    """Who uses or sees the card without having been given it: pods by UID, processes outside of pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     # cards, in the order in which they are asked
     NO_PARTITIONS = "NoPartitions"
     UNHEALTHY = "Unhealthy"
+    USED_OUTSIDE = "UsedOutside"
     IN_USE = "InUse"
     EXCLUSIVE = "Exclusive"
     INSUFFICIENT_MEMORY = "InsufficientMemory"
@@ -108,6 +109,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.NO_CARDS: Explanation("the node has no cards", "nothing: such nodes are not for this pod"),
     Reason.NO_PARTITIONS: Explanation("the card is in MIG mode and has no partitions, so it offers nothing", "create MIG instances on the card, or switch its MIG mode off"),
     Reason.UNHEALTHY: Explanation("the card takes no new shares because of its health", "see `sublet cards` for the reason; repair the card, or use another model"),
+    Reason.USED_OUTSIDE: Explanation("somebody uses the card to whom it was not given, and SUBLET_OUTSIDE_USE closes such cards", "see `sublet cards` for who it is; stop it, or let it claim the card"),
     Reason.IN_USE: Explanation("a whole card was asked for and this one is shared or taken", "wait until its pods end"),
     Reason.EXCLUSIVE: Explanation("the card belongs to one container alone", "wait until its pod ends"),
     Reason.INSUFFICIENT_MEMORY: Explanation("not enough free memory on the card", "ask for less memory, or wait"),

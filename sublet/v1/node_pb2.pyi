@@ -133,16 +133,18 @@ class Prepared(_message.Message):
     def __init__(self, slot: _Optional[str] = ..., pod_uid: _Optional[str] = ..., container: _Optional[str] = ..., decision: _Optional[str] = ..., cards: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CardUse(_message.Message):
-    __slots__ = ("card", "processes", "used_mib", "outside_mib")
+    __slots__ = ("card", "processes", "used_mib", "outside_mib", "outside_by")
     CARD_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     USED_MIB_FIELD_NUMBER: _ClassVar[int]
     OUTSIDE_MIB_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_BY_FIELD_NUMBER: _ClassVar[int]
     card: str
     processes: int
     used_mib: int
     outside_mib: int
-    def __init__(self, card: _Optional[str] = ..., processes: _Optional[int] = ..., used_mib: _Optional[int] = ..., outside_mib: _Optional[int] = ...) -> None: ...
+    outside_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, card: _Optional[str] = ..., processes: _Optional[int] = ..., used_mib: _Optional[int] = ..., outside_mib: _Optional[int] = ..., outside_by: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Occupancy(_message.Message):
     __slots__ = ("node", "boot_id", "epoch", "seq", "at_ms", "ledger_revision", "checkpoint_read", "pod_resources_read", "cgroups_read", "processes_read", "slots", "prepared", "pods_with_cgroups", "cards", "slots_withheld")

@@ -163,7 +163,11 @@ def occupancy_out(seen: Occupancy) -> bytes:
         pods_with_cgroups=sorted(seen.pods_with_cgroups),
         cards=[
             pb.CardUse(
-                card=use.card, processes=use.processes, used_mib=use.used_mib, outside_mib=use.outside_mib
+                card=use.card,
+                processes=use.processes,
+                used_mib=use.used_mib,
+                outside_mib=use.outside_mib,
+                outside_by=use.outside_by,
             )
             for use in seen.cards
         ],
@@ -214,6 +218,7 @@ def occupancy_in(body: bytes) -> Occupancy:
                 processes=use.processes,
                 used_mib=use.used_mib,
                 outside_mib=use.outside_mib,
+                outside_by=tuple(use.outside_by),
             )
             for use in message.cards
         ),

@@ -8,22 +8,36 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+import yaml
 from aiohttp import web
 
 from sublet.contract import keys
 from tests.api.deployment import apply
-from tests.api.pods import Pods, claiming, pod
+from tests.api.pods import Object, Pods, claiming, pod
 from tests.api.verdicts import assert_allowed
 from tests.lab import binaries
 from tests.lab.controlplane import ControlPlane, User
 from tests.lab.programs import free_port
-from tests.manifests.rendering import reviewed
+from tests.manifests.rendering import KUSTOMIZE, reviewed
 
 pytestmark = [pytest.mark.api, pytest.mark.timeout(60)]
 
 _numbers = itertools.count(1)
 CLAIM, ELSEWHERE = "/mutate", "/mutate-elsewhere"
 A_NVIDIA_GPU = pod(limits={keys.NVIDIA_GPU: "1"})
+
+
+def of_daemonset(limits: dict[str, str] | None = None, env: str = "NVIDIA_VISIBLE_DEVICES") -> Object:
+    """A pod that a DaemonSet made, with a variable."""
+    made = pod(limits=limits)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "ds", "uid": "ds-1", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    made["spec"]["containers"][0]["env"] = [{"name": env, "value": "all"}]
+    return made
+
+
+A_VARIABLE_ALONE = pod()
+A_VARIABLE_ALONE["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 ASKED = {
     "a native claim": (pod(limits={keys.GPU: "1"}), "default", [CLAIM]),
     "a native claim of an init container": (pod(init_limits={keys.GPU_MEMORY: "1"}), "default", [CLAIM]),
@@ -55,6 +69,12 @@ ASKED = {
     "no claim": (pod(limits={"cpu": "1"}, annotations={"team": "blue"}), "default", []),
     "no claim in a managed namespace": (pod(), "managed", []),
     "another vendor's resource": (pod(limits={"example.com/gpu": "1"}), "managed", []),
+    "cards named in variables by a DaemonSet": (of_daemonset(), "managed", [CLAIM]),
+    "capabilities named by a DaemonSet": (of_daemonset(env="NVIDIA_DRIVER_CAPABILITIES"), "managed", [CLAIM]),
+    "cards named by a DaemonSet elsewhere": (of_daemonset(), "default", []),
+    "a DaemonSet without such variables": (of_daemonset(env="PATH"), "managed", []),
+    "a DaemonSet that claims": (of_daemonset({keys.NVIDIA_GPU: "1"}), "managed", [CLAIM]),
+    "cards named in variables by others": (A_VARIABLE_ALONE, "managed", []),
     "anything in an excluded namespace": (claiming(), "kube-system", []),
 }
 
@@ -99,6 +119,7 @@ async def _start(plane: ControlPlane, port: int) -> None:
     [configuration] = [
         entry for entry in reviewed("default") if entry["kind"] == "MutatingWebhookConfiguration"
     ]
+    configuration["webhooks"].append(_of_daemonsets(configuration["webhooks"][0]))
     for hook in configuration["webhooks"]:
         path = hook["clientConfig"]["service"]["path"]
         hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
@@ -115,6 +136,16 @@ async def _start(plane: ControlPlane, port: int) -> None:
         return not answer.ok
 
     await plane.run.until("webhook in force", in_force, within_s=30, of="apiserver")
+
+
+def _of_daemonsets(first: Object) -> Object:
+    """The entry of the component daemonset-cards, with the namespaces that the first entry leaves out."""
+    component = yaml.safe_load((KUSTOMIZE / "components/daemonset-cards/kustomization.yaml").read_text())
+    [operation] = yaml.safe_load(component["patches"][0]["patch"])
+    hook: Object = operation["value"]
+    [excluded] = first["namespaceSelector"]["matchExpressions"]
+    hook["namespaceSelector"]["matchExpressions"][0] = excluded
+    return hook
 
 
 @pytest.fixture

@@ -148,6 +148,8 @@ def render() -> str:
         *_output(CLAIMS, ["claims", "-f", shares]),
         *_output(PLACE, ["place", "-f", shares, "--inventory", nodes]),
         *_output(CARDS, ["cards", "--inventory", nodes]),
+        "A card of which somebody uses or sees something to whom it was not given has `usedOutsideMiB` and "
+        "`usedOutsideBy`, a list of `pod <uid>` and `process <pid> <program>`, as well.",
         *_output(MIGRATE, ["migrate", "-f", str(EXAMPLES / "from" / "vcuda.yaml")], of="from/vcuda.yaml"),
     )
 

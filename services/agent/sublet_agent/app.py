@@ -153,6 +153,7 @@ class Agent:
             source=origins.reader,
             clock=monotonic_s,
             unix_ms=unix_ms,
+            environs_s=settings.poll_s,
         )
         self._looks = Looks(observer, self.engine, self._driver, self._wished, poll_s=settings.poll_s)
         self._starts = Starts(

@@ -9,6 +9,7 @@ from sublet.contract.dialects.memoryunits import MemoryUnits
 from sublet.contract.overcommit import Overcommit
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
+from sublet_scheduler.core.outside import OutsideUse
 
 
 class MemoryUnit(StrEnum):
@@ -84,6 +85,11 @@ class Settings:
     """The same for compute."""
     manage_all: bool = False
     """Read foreign names in every namespace, not only in those labelled ``sublet.dev/manage``."""
+    outside_use: OutsideUse = OutsideUse.MEMORY
+    """What is made of cards that others use: nothing (ignore), their memory is not there for shares (memory),
+    or such a card takes no new shares (close)."""
+    daemonset_cards: bool = False
+    """A DaemonSet's pod that names cards in its variables alone claims the card of a node that has one."""
     tolerate_taints: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     """Taint keys that claiming pods tolerate by themselves."""
 

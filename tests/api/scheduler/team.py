@@ -12,7 +12,7 @@ from sublet.contract import keys, subjects
 from sublet.model.card import Heartbeat
 from sublet.model.health import Verdict
 from sublet.model.ids import NodeName
-from sublet.model.placement import NodeLedger, Occupancy
+from sublet.model.placement import CardUse, NodeLedger, Occupancy
 from sublet.runtime.clock import unix_ms
 from sublet.wire.health import verdict_out
 from sublet.wire.ledger import node_ledger_in
@@ -77,8 +77,8 @@ class Team:
         key = subjects.verdict_key(verdict.node, verdict.card)
         await self.bus.put(subjects.VERDICTS_BUCKET, key, verdict_out(verdict))
 
-    async def say_nothing_runs(self, node: str) -> None:
-        """The agent looked after the newest ledger entry: no pod has a cgroup."""
+    async def say_nothing_runs(self, node: str, *uses: CardUse) -> None:
+        """The agent looked after the newest ledger entry: no pod has a cgroup; `uses` are of others."""
         seen = Occupancy(
             node=NodeName(node),
             boot_id="boot-1",
@@ -91,6 +91,7 @@ class Team:
             cgroups_read=True,
             processes_read=True,
             pods_with_cgroups=frozenset(),
+            cards=uses,
         )
         await self.bus.put(subjects.INVENTORY_BUCKET, subjects.occupancy_key(node), occupancy_out(seen))
 

@@ -188,7 +188,8 @@ def test_processes_of_nobody_whom_we_prepared_are_outside() -> None:
         for pid, mib, uid in ((1, 10, UID), (2, 20, None), (3, 40, stranger))
     )
     [record] = occupancies(one.handle(observed(processes=processes, processes_read=True), now=101))
-    assert record.cards[0] == CardUse(card=A, processes=3, used_mib=70, outside_mib=60)
+    outside_by = (f"pod {stranger}", "process 2")
+    assert record.cards[0] == CardUse(card=A, processes=3, used_mib=70, outside_mib=60, outside_by=outside_by)
 
 
 def test_a_plugin_of_another_vendor_for_the_same_cards_is_a_problem() -> None:

@@ -2,7 +2,11 @@
 
 import yaml
 
+from sublet.cli.cards import card_views
+from sublet.cli.picture import Cluster
 from sublet.contract.inventory import read_inventory
+from sublet.model.ids import CardId
+from sublet.model.placement import CardUse
 from tests.unit.cli.running import Sublet
 
 INVENTORY = """
@@ -125,3 +129,23 @@ def test_no_inventory_promises_less_than_there_is_or_ten_times_as_much(sublet: S
         )
         ran = sublet("cards", "--inventory", sublet.file("i.yaml", text))
         assert (ran.code, f"{most} is not from 8192 MiB to 10 times as much" in ran.err) == (2, True)
+
+
+def test_what_others_use_of_a_card_stands_beside_its_shares() -> None:
+    [node] = read_inventory(
+        {"nodes": [{"name": "n1", "cards": [{"uuid": "A", "memoryMiB": 8192, "usedOutsideMiB": 512}]}]}
+    )
+    by = ("pod u-1", "process 7 Xorg")
+    use = CardUse(card=CardId("A"), processes=2, used_mib=500, outside_mib=500, outside_by=by)
+    [view] = card_views(Cluster(nodes=(node,), reasons={}, health={}, uses={use.card: use}))
+    assert (view["usedOutsideMiB"], view["usedOutsideBy"]) == (512, ["pod u-1", "process 7 Xorg"])
+
+
+def test_outside_use_has_a_row_of_its_own(sublet: Sublet) -> None:
+    used = INVENTORY.replace("memoryMiB: 8192}", "memoryMiB: 8192, usedOutsideMiB: 512}")
+    rows = sublet("cards", "--inventory", sublet.file("i.yaml", used)).out.splitlines()
+    assert [row.split()[6:] for row in rows[1:4]] == [
+        ["ns/a", "main", "2048", "MiB", "-"],
+        ["ns/b", "main", "1024", "MiB,", "10", "%", "-"],
+        ["used", "outside", "-", "512", "MiB", "-"],
+    ]

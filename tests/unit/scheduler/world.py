@@ -21,7 +21,7 @@ from sublet.contract.decision import Decision
 from sublet.model.card import Card, Heartbeat
 from sublet.model.health import Verdict
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
-from sublet.model.placement import NodeLedger, NoRoom, Occupancy, Placement
+from sublet.model.placement import CardUse, NodeLedger, NoRoom, Occupancy, Placement
 from sublet.model.reasons import Refusal
 from tests import builders
 from tests.builders import SLOTS
@@ -233,6 +233,7 @@ class World:
         alive: Iterable[PodUid] = (),
         revision: int | None = None,
         prepared: Iterable[Any] = (),
+        uses: Iterable[CardUse] = (),
         **facts: Any,
     ) -> None:
         """The node's agent looks around, after having read the ledger."""
@@ -250,6 +251,7 @@ class World:
             cgroups_read=facts.pop("cgroups_read", True),
             processes_read=True,
             prepared=tuple(prepared),
+            cards=tuple(uses),
             pods_with_cgroups=frozenset(alive),
         )
         if seen.cgroups_read:

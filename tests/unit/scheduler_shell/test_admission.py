@@ -55,11 +55,14 @@ async def nobody(review: ReviewAsked, *, within_s: float) -> Answer:
     raise Unavailable(f"no decision within {within_s} s")
 
 
-def admission(ask: Any, *, managed: bool = False) -> Admission:
+def admission(ask: Any, *, managed: bool = False, lonely: bool = False) -> Admission:
+    """`lonely`: pods of DaemonSets get the card of a node that has one, as n0 has."""
+
     async def is_managed(namespace: str) -> bool:
         return managed
 
     known = Cards()
+    known.set(NodeName("n0"), cards("n0", 1))
     known.set(NodeName("n1"), cards("n1", 2))
     return Admission(
         ask=ask,
@@ -67,6 +70,7 @@ def admission(ask: Any, *, managed: bool = False) -> Admission:
         cards_of=known.of,
         labels_of=lambda _: {},
         node_labels=lambda: (),
+        cards_on=known.on if lonely else None,
         options=Options(),
         key=KEY,
         budget_s=2.0,
@@ -218,3 +222,62 @@ async def test_elsewhere_leaves_alone_what_is_ours_or_bound() -> None:
     assert "patch" not in response(
         await admission(nobody, managed=True).elsewhere(request(pod("p", container(nvidia=1))))
     )
+
+
+def plugin_less(
+    env: str = "NVIDIA_VISIBLE_DEVICES", value: str = "all", *, node: str = "n0", **more: Any
+) -> dict[str, Any]:
+    """A pod that a DaemonSet made for a node and that names cards in its variables alone."""
+    manifest = pod("p", {"name": "main", "image": "app", "env": [{"name": env, "value": value}]}, **more)
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    manifest["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return manifest
+
+
+MADE: dict[str, Any] = {"owner": ("DaemonSet", "ds-1")}
+
+
+@pytest.mark.parametrize("env", ["NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"])
+async def test_a_daemonsets_pod_that_names_cards_in_variables_gets_the_card_of_a_node_that_has_one(
+    env: str,
+) -> None:
+    engine = Engine(lambda _: placed())
+    manifest = plugin_less(env, **MADE)
+    answer = await admission(engine.ask, managed=True, lonely=True).claims(request(manifest))
+    [review] = engine.asked
+    [claim] = review.ask.claims
+    assert (claim.container, claim.dialect, claim.cards, claim.exclusive) == ("main", "nvidia", 1, True)
+    [container_] = after(manifest, answer)["spec"]["containers"]
+    assert container_["resources"]["limits"] == {"nvidia.com/gpu": "1", "sublet.dev/slot": "1"}
+    assert container_["resources"]["requests"] == container_["resources"]["limits"]
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} not in container_["env"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "how"),
+    [
+        (plugin_less(**MADE), {"lonely": False}),
+        (plugin_less(**MADE), {"managed": False}),
+        (plugin_less(node="n1", **MADE), {}),
+        (plugin_less(node="unknown", **MADE), {}),
+        (plugin_less(owner=("ReplicaSet", "rs-1")), {}),
+        (plugin_less(value="void", **MADE), {}),
+        (plugin_less("PATH", **MADE), {}),
+    ],
+    ids=["switched off", "elsewhere", "two cards", "no cards", "of another owner", "void", "no cards named"],
+)
+async def test_other_pods_that_name_cards_in_variables_are_left_alone(
+    manifest: dict[str, Any], how: dict[str, bool]
+) -> None:
+    on = admission(nobody, **{"managed": True, "lonely": True, **how})
+    assert after(manifest, await on.claims(request(manifest))) == manifest
+
+
+async def test_a_daemonset_of_two_containers_that_name_cards_is_left_alone() -> None:
+    manifest = plugin_less(**MADE)
+    manifest["spec"]["containers"].append({**manifest["spec"]["containers"][0], "name": "other"})
+    on = admission(nobody, managed=True, lonely=True)
+    assert after(manifest, await on.claims(request(manifest))) == manifest

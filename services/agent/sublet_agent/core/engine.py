@@ -296,12 +296,13 @@ class Engine:
             del self.records[one.slot]
         changed = self._slots()
         entry = self.entry.grants if self.entry else ()
+        units = self.units or {}
         record = occupancy(
             seen,
             node=self.config.node,
             boot_id=self.config.boot_id,
             epoch=self.config.epoch,
-            cards=self.offered,
+            cards={one: units[one] for one in self.offered},
             holdings=live_holdings(seen, self.taken) or (),
             records=self.records,
             pods={grant.uid: grant.pod for grant in entry},

@@ -47,6 +47,19 @@ class Process:
     pid: int
     used_mib: int
     uid: PodUid | None
+    name: str = ""
+    """Of the program, for one outside of pods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """A container of a pod whose variables name cards, as they stand there; `minors` are the numbers of the
+    cards whose device nodes it has."""
+
+    uid: PodUid
+    visible: str
+    capabilities: str = ""
+    minors: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +80,4 @@ class Observation:
     """Resources of other plugins that containers hold; to be believed where `listings` were read."""
     processes: tuple[Process, ...] = ()
     processes_read: bool = False
+    exposures: tuple[Exposure, ...] = ()

@@ -1,13 +1,21 @@
-"""What really runs on the node, as others count it, from one observation."""
+"""What really runs on the node, as others count it, from one observation.
+
+*Outside* of what we gave are processes and containers that hold or see a card which no container of their pod
+was prepared with: pods that name cards in variables alone, static pods, processes beside Kubernetes.
+"""
 
 from collections.abc import Iterable, Mapping
 
+from sublet.model.card import Card
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid, SlotId
 from sublet.model.placement import CardUse, Occupancy, Prepared, SlotUse
-from sublet_agent.core.observation import Holding, Listing, Observation, Process
+from sublet_agent.core.exposure import exposed_cards
+from sublet_agent.core.observation import Exposure, Holding, Listing, Observation, Process
 from sublet_agent.core.record import Record
 
 NOBODY = PodRef("", "")
+MOST_NAMED = 16
+"""So many outside users of a card are named."""
 
 
 def occupancy(
@@ -16,7 +24,7 @@ def occupancy(
     node: NodeName,
     boot_id: str,
     epoch: str,
-    cards: Iterable[CardId],
+    cards: Mapping[CardId, Card],
     holdings: Iterable[Holding],
     records: Mapping[SlotId, Record],
     pods: Mapping[PodUid, PodRef],
@@ -51,7 +59,7 @@ def occupancy(
             for container in sorted(record.containers)
         ),
         pods_with_cgroups=seen.pods_with_cgroups or frozenset(),
-        cards=tuple(_card_uses(cards, seen.processes, records.values())),
+        cards=tuple(_card_uses(cards, seen.processes, _alive(seen), records.values())),
         slots_withheld=withheld,
     )
 
@@ -82,20 +90,38 @@ def _slot_uses(
     return sorted(uses, key=lambda use: (use.slot, use.container, use.uid or ""))
 
 
+def _alive(seen: Observation) -> list[Exposure]:
+    """Variables are read less often than the rest: those of pods that have gone count no more."""
+    alive = seen.pods_with_cgroups
+    return [one for one in seen.exposures if alive is None or one.uid in alive]
+
+
 def _card_uses(
-    cards: Iterable[CardId], processes: Iterable[Process], records: Iterable[Record]
+    cards: Mapping[CardId, Card],
+    processes: Iterable[Process],
+    exposures: Iterable[Exposure],
+    records: Iterable[Record],
 ) -> list[CardUse]:
     given = {(record.uid, card) for record in records for card in record.cards}
+    seers = [(one.uid, card) for one in exposures for card in exposed_cards(one, cards.values())]
     uses = []
     for card in cards:
         mine = [process for process in processes if process.card == card]
         outside = [one for one in mine if one.uid is None or (one.uid, card) not in given]
+        named = {_name(one) for one in outside} | {
+            f"pod {uid}" for uid, seen in seers if seen == card and (uid, card) not in given
+        }
         uses.append(
             CardUse(
                 card=card,
                 processes=len(mine),
                 used_mib=sum(one.used_mib for one in mine),
                 outside_mib=sum(one.used_mib for one in outside),
+                outside_by=tuple(sorted(named)[:MOST_NAMED]),
             )
         )
     return uses
+
+
+def _name(process: Process) -> str:
+    return f"pod {process.uid}" if process.uid else f"process {process.pid} {process.name}".rstrip()

@@ -39,6 +39,14 @@ def pod_of_pid(pid: int, proc: Path = Path("/proc")) -> PodUid | None:
         return None
 
 
+def name_of_pid(pid: int, proc: Path = Path("/proc")) -> str:
+    """The name of a process's program; empty for one that has gone."""
+    try:
+        return (proc / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def _kubepods(folder: Path, depth: int) -> Iterator[Path]:
     for path in _folders(folder):
         if KUBEPODS.fullmatch(path.name):

@@ -68,6 +68,11 @@ class _Scrape(Collector):
         outside = GaugeMetricFamily(
             names.CARD_OUTSIDE_MIB, "Memory of a card that others use", labels=names.CARD_LABELS
         )
+        users = GaugeMetricFamily(
+            names.CARD_OUTSIDE_USERS,
+            "Pods and processes that use or see a card which was not given to them",
+            labels=names.CARD_LABELS,
+        )
         uses = {use.card: use for use in self._engine.uses}
         for card in (self._engine.cards or {}).values():
             labels = names.labels_of(self._engine.config.node, card)
@@ -77,7 +82,8 @@ class _Scrape(Collector):
             if (use := uses.get(card.id)) is not None:
                 used.add_metric(labels, use.used_mib)
                 outside.add_metric(labels, use.outside_mib)
-        yield from (memory, lost, used, outside)
+                users.add_metric(labels, len(use.outside_by))
+        yield from (memory, lost, used, outside, users)
 
     def _grants(self) -> Iterator[Metric]:
         promised = GaugeMetricFamily(

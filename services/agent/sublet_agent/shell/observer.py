@@ -11,8 +11,9 @@ from sublet.model.errors import BadRequest, Unavailable
 from sublet.model.ids import CardId, PodUid, SlotId
 from sublet_agent.core.checkpoint import read_checkpoint
 from sublet_agent.core.identity import Identity, Unclear, identify
-from sublet_agent.core.observation import Checkpoint, Observation, PodDevices, Process
-from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
+from sublet_agent.core.observation import Checkpoint, Exposure, Observation, PodDevices, Process
+from sublet_agent.shell.cgroups import name_of_pid, pod_of_pid, pods_with_cgroups
+from sublet_agent.shell.environs import exposures
 from sublet_agent.shell.podresources import PodResources
 
 log = structlog.get_logger()
@@ -30,8 +31,10 @@ class Observer:
         source: CardReader,
         clock: Callable[[], float],
         unix_ms: Callable[[], int],
+        environs_s: float,
         proc: Path = Path("/proc"),
     ) -> None:
+        """The variables of containers are read again after `environs_s`: there are many of them."""
         self._checkpoint = checkpoint
         self._cgroup_root = cgroup_root
         self._pod_resources = pod_resources
@@ -39,6 +42,9 @@ class Observer:
         self._clock = clock
         self._unix_ms = unix_ms
         self._proc = proc
+        self._environs_s = environs_s
+        self._exposures: tuple[Exposure, ...] = ()
+        self._again_s = float("-inf")
         self._unreadable: dict[str, str] = {}
 
     async def observe(self, *, generation: int, revision: int, cards: tuple[CardId, ...]) -> Observation:
@@ -48,6 +54,7 @@ class Observer:
             checkpoint = group.create_task(self._read_checkpoint())
             devices = group.create_task(self._read_devices())
             cgroups = group.create_task(asyncio.to_thread(pods_with_cgroups, self._cgroup_root))
+            exposed = group.create_task(self._read_exposures(began_s))
             holders = {card: group.create_task(self._source.processes(card)) for card in cards}
         held = devices.result()
         uses = {card: task.result() for card, task in holders.items()}
@@ -63,6 +70,7 @@ class Observer:
             pods_with_cgroups=cgroups.result(),
             processes=await asyncio.to_thread(self._processes, uses),
             processes_read=all(use is not None for use in uses.values()),
+            exposures=exposed.result(),
         )
 
     async def identify(self, slot: SlotId) -> Identity | Unclear:
@@ -99,6 +107,12 @@ class Observer:
         self._note("pod_resources", "")
         return found
 
+    async def _read_exposures(self, now_s: float) -> tuple[Exposure, ...]:
+        if now_s >= self._again_s:
+            self._exposures = await asyncio.to_thread(exposures, self._proc)
+            self._again_s = now_s + self._environs_s
+        return self._exposures
+
     def _processes(self, uses: dict[CardId, tuple[ProcessUse, ...] | None]) -> tuple[Process, ...]:
         pods: dict[int, PodUid | None] = {}
         return tuple(
@@ -106,10 +120,12 @@ class Observer:
                 card=card,
                 pid=use.pid,
                 used_mib=use.used_mib,
-                uid=pods.setdefault(use.pid, pod_of_pid(use.pid, self._proc)),
+                uid=uid,
+                name="" if uid else name_of_pid(use.pid, self._proc),
             )
             for card, found in uses.items()
             for use in found or ()
+            for uid in [pods.setdefault(use.pid, pod_of_pid(use.pid, self._proc))]
         )
 
     def _note(self, what: str, why: str) -> None:

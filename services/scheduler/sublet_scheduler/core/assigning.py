@@ -169,13 +169,19 @@ def grants_of(assigned: Assigned, asked: Asked) -> dict[str, tuple[CardGrant, ..
 def objection(card: CardState, load: Load, wishes: Wishes, shares_per_card: int) -> Reason | None:
     """The first thing that stands against putting `load` on `card`, if any."""
     if not card.open:
-        return Reason.NO_PARTITIONS if card.card.is_unpartitioned else Reason.UNHEALTHY
+        return _why_shut(card)
     if load.exclusive:
         if not card.unused:
             return Reason.IN_USE
     elif room := _room_objection(card, load, shares_per_card):
         return room
     return wish_objection(card.card, load, wishes)
+
+
+def _why_shut(card: CardState) -> Reason:
+    if card.card.is_unpartitioned:
+        return Reason.NO_PARTITIONS
+    return Reason.USED_OUTSIDE if card.shut else Reason.UNHEALTHY
 
 
 def _room_objection(card: CardState, load: Load, shares_per_card: int) -> Reason | None:

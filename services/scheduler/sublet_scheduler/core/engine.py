@@ -29,6 +29,7 @@ from sublet_scheduler.core.gangs import Gangs
 from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.outside import outsiders_of
 from sublet_scheduler.core.records import PENDING
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.reviews import Reviews
@@ -130,6 +131,8 @@ class Engine:
                 self._heartbeat(event, now)
             case ev.OccupancySeen(occupancy):
                 state.fleet.node(occupancy.node).occupancy = occupancy
+                if state.fleet.set_outsiders(occupancy.node, outsiders_of(occupancy.cards)):
+                    self._helped(occupancy.node)
                 self.endings.evidence(occupancy, now)
                 self.stuck.move_unstarted(occupancy, now)
             case ev.VerdictSeen(verdict):

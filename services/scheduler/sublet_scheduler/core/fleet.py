@@ -18,6 +18,7 @@ from sublet.model.placement import CardGrant, Occupancy
 from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.kinds import NO_KIND, Kind, kind_of
+from sublet_scheduler.core.outside import Outsiders, OutsideUse, as_used, is_shut
 
 LABELS = frozenset(
     (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
@@ -62,6 +63,8 @@ class CardState:
     kind: Kind = NO_KIND
     """The same object for all cards of one kind in a fleet."""
     open: bool = True
+    shut: bool = False
+    """It is not open because others use it, and for nothing else."""
     used_mib: int = 0
     used_core: int = 0
     shares: int = 0
@@ -119,6 +122,8 @@ class NodeState:
     foreign: bool = False
     """The node shows a served resource that another plugin wrote."""
     verdicts: dict[CardId, Verdict] = field(default_factory=dict)
+    outsiders: Outsiders = field(default_factory=dict)
+    """Of its cards that others use."""
     closed: set[CardId] = field(default_factory=set)
     """Cards that take no new shares, as this scheduler wants the ledger to say."""
     cards: dict[CardId, CardState] = field(default_factory=dict)
@@ -186,8 +191,11 @@ class NodeState:
 class Fleet:
     """All nodes, kept consistent: usage of cards always equals the sum of the bookings."""
 
-    def __init__(self, overcommit: Overcommit | None = None) -> None:
+    def __init__(
+        self, overcommit: Overcommit | None = None, outside_use: OutsideUse = OutsideUse.MEMORY
+    ) -> None:
         self._overcommit = overcommit or Overcommit()
+        self._outside_use = outside_use
         self.nodes: dict[NodeName, NodeState] = {}
         self.groups: dict[tuple[str, str], dict[str, NodeName]] = {}
         """Same-card group -> booking key -> node."""
@@ -266,12 +274,23 @@ class Fleet:
             state.closed.discard(card)
         else:
             state.closed.add(card)
-        concerned = [one for one in state.by_index if card in (one.card.id, one.card.parent)]
-        wanted = [_is_open(state, one.card) for one in concerned]
-        if any(one.open != open_now for one, open_now in zip(concerned, wanted, strict=True)):
-            for one, open_now in zip(concerned, wanted, strict=True):
-                one.open = open_now
+        changed = False
+        for one in state.by_index:
+            if card in (one.card.id, one.card.parent):
+                wanted = self._gates(state, one.card)
+                changed |= (one.open, one.shut) != wanted
+                one.open, one.shut = wanted
+        if changed:
             self._touch(state)
+
+    def set_outsiders(self, name: NodeName, outsiders: Outsiders) -> bool:
+        """What others use of the node's cards; says whether that changed anything."""
+        state = self.node(name)
+        if state.outsiders == outsiders:
+            return False
+        state.outsiders = outsiders
+        self._recount(state)
+        return True
 
     def book(self, name: NodeName, key: str, booking: Booking) -> None:
         state = self.node(name)
@@ -322,12 +341,14 @@ class Fleet:
         cards = state.inventory.cards if state.inventory else ()
         labels = _labels(state.facts)
         offered = (
-            self._overcommit.on(one, labels)
+            self._overcommit.on(as_used(one, state.outsiders, self._outside_use), labels)
             for card in sorted(cards, key=lambda card: (card.index, card.id))
             for one in card.offered or (card,)
         )
         state.cards = {
-            one.id: CardState(card=one, kind=self._kind(one), open=_is_open(state, one)) for one in offered
+            one.id: CardState(card=one, kind=self._kind(one), open=open_, shut=shut)
+            for one in offered
+            for open_, shut in [self._gates(state, one)]
         }
         for one in state.by_index:
             self._count_kind(one.kind, -1)
@@ -337,6 +358,12 @@ class Fleet:
         for booking in state.bookings.values():
             _count(state, booking, 1)
         self._touch(state)
+
+    def _gates(self, state: NodeState, card: Card) -> tuple[bool, bool]:
+        """Whether the card is open, and whether it is not for its use by others alone."""
+        shut = is_shut(card, state.outsiders, self._outside_use)
+        accepts = _accepts(state, card)
+        return accepts and not shut, accepts and shut
 
     def _touch(self, state: NodeState) -> None:
         free_mib = [card.free_mib for card in state.by_index]
@@ -362,7 +389,7 @@ class Fleet:
             del self.kinds[kind]
 
 
-def _is_open(state: NodeState, card: Card) -> bool:
+def _accepts(state: NodeState, card: Card) -> bool:
     taken_out = not state.closed.isdisjoint({card.id, card.parent})
     return not taken_out and card.health.accepts_shares and not card.is_unpartitioned
 

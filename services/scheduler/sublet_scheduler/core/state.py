@@ -19,6 +19,7 @@ from sublet_scheduler.core.fleet import Booking, Fleet, counted_grants
 from sublet_scheduler.core.ledgers import Ledgers
 from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.outside import OutsideUse
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.ratio import Ratio
 from sublet_scheduler.core.records import (
@@ -56,6 +57,8 @@ class Rules:
     patch_again_s: float = 1.0
     tell_again_s: float = 30.0
     """The least time between two waiting notes on one pod."""
+    outside_use: OutsideUse = OutsideUse.MEMORY
+    """What is made of cards that others use."""
     preemption: bool = True
     evict_again_s: float = 30.0
     """No pod whose eviction was refused is tried again before."""
@@ -85,7 +88,7 @@ class Reservation:
 class State:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.fleet = Fleet(rules.overcommit)
+        self.fleet = Fleet(rules.overcommit, rules.outside_use)
         self.limits = Limits()
         workload = Workload(rules.workload)
         self.placer = Placer.over(

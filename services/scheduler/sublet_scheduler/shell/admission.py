@@ -3,20 +3,21 @@
 Lack of room, of a bus or of time never refuses a pod: it is admitted behind our gate and decided later.
 """
 
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 import structlog
 
-from sublet.contract import decision, keys, podspec
+from sublet.contract import decision, keys, pluginless, podspec
 from sublet.contract.decision import Decision
 from sublet.contract.dialects.interface import NATIVE_NAME, Options
 from sublet.contract.patching import admission_patch, elsewhere_patch
 from sublet.contract.podspec import Json
 from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
 from sublet.contract.results import pod_results
+from sublet.model.card import Card, Vendor
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest, Unavailable
 from sublet.model.ids import DecisionId, NodeName
@@ -38,7 +39,8 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """`labels_of` are the labels of a node, `node_labels` those that some node has; `key` signs decisions;
+    """`labels_of` are the labels of a node, `node_labels` those that some node has; `cards_on` are the cards
+    of a node, None where pods of DaemonSets get no card that they do not claim; `key` signs decisions;
     `refused` is told of each refusal's code."""
 
     ask: Ask
@@ -46,6 +48,7 @@ class Admission:
     cards_of: CardsOf
     labels_of: Callable[[NodeName], Mapping[str, str]]
     node_labels: Callable[[], Container[tuple[str, str]]]
+    cards_on: Callable[[NodeName], Sequence[Card]] | None
     options: Options
     key: bytes
     budget_s: float
@@ -61,8 +64,11 @@ class Admission:
         pod = request.object
         if pod is None or not _concerns_us(request, pod):
             return allow(request.uid)
+        claiming = self._with_whole_card(pod)
         # a look at the namespace is only owed where foreign names would count
-        managed = _names_foreign(pod, self.options) and await self.managed(request.namespace)
+        managed = _names_foreign(claiming or pod, self.options) and await self.managed(request.namespace)
+        if claiming and managed:
+            pod = claiming
         carried = self._carried(pod)
         ask = read_pod(pod, namespace=request.namespace, options=self.options, managed=managed)
         refusal = self._objection(pod, carried, ask, managed=managed)
@@ -85,6 +91,17 @@ class Admission:
         if read_pod(pod, namespace=namespace, options=options, managed=True) is None:
             return allow(request.uid)
         return allow(request.uid, elsewhere_patch(pod))
+
+    def _with_whole_card(self, pod: Json) -> dict[str, Any] | None:
+        """The pod with a claim of the card of its node, where it is to get that."""
+        if self.cards_on is None or "nvidia" not in self.options.enabled:
+            return None
+        named, node = pluginless.naming_container(pod), pluginless.daemonset_node(pod)
+        if not named or not node:
+            return None
+        [*cards] = self.cards_on(NodeName(node))
+        lonely = len(cards) == 1 and cards[0].vendor is Vendor.NVIDIA and not cards[0].partitions
+        return pluginless.with_whole_card(pod, named) if lonely else None
 
     def _carried(self, pod: Json) -> Decision | None:
         """A decision that we wrote into this very object: another round of its own creation.

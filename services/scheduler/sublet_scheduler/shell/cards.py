@@ -25,5 +25,9 @@ class Cards:
             for grant in grants
         }
 
+    def on(self, node: NodeName) -> tuple[Card, ...]:
+        """None where its agent has not told of any."""
+        return self._nodes.get(node, ())
+
     def __iter__(self) -> Iterator[tuple[NodeName, tuple[Card, ...]]]:
         return iter(self._nodes.items())
