@@ -171,9 +171,13 @@ class Hold:
     until_ms: int = 0
 
 
+DESTROYED = "destroyed"
+"""Rule of a partition that was there and is no more: nothing is wrong with its card."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """healthd's judgement of one card, as everybody else acts on it."""
+    """healthd's judgement of one card or partition, as everybody else acts on it."""
 
     node: NodeName
     card: CardId
@@ -216,3 +220,5 @@ class Verdict:
     """When a person last acknowledged: a fault of before, told again, opens nothing."""
     term: int = 0
     """Which healthd wrote this, counted up; a writer never overwrites a higher one."""
+    parent: CardId | None = None
+    """The card that a partition is part of."""

@@ -49,7 +49,7 @@ class Signal(_message.Message):
     def __init__(self, node: _Optional[str] = ..., card: _Optional[str] = ..., kind: _Optional[str] = ..., code: _Optional[int] = ..., name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ..., boot_id: _Optional[str] = ..., epoch: _Optional[str] = ..., seq: _Optional[int] = ..., at_ms: _Optional[int] = ..., count: _Optional[int] = ..., gi: _Optional[int] = ..., ci: _Optional[int] = ..., raw: _Optional[str] = ..., pci: _Optional[str] = ..., serial: _Optional[str] = ..., model: _Optional[str] = ..., driver: _Optional[str] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("node", "card", "state", "schedulable", "withheld", "reasons", "action", "seq", "since_ms", "at_ms", "policy", "rule", "not_done", "mode", "boot_id", "probation_until_ms", "flaps", "pci", "serial", "model", "events", "hold", "cures", "breaker", "term", "acked_ms", "condemned_ms", "automatic", "boot_ms", "reset_ms")
+    __slots__ = ("node", "card", "state", "schedulable", "withheld", "reasons", "action", "seq", "since_ms", "at_ms", "policy", "rule", "not_done", "mode", "boot_id", "probation_until_ms", "flaps", "pci", "serial", "model", "events", "hold", "cures", "breaker", "term", "acked_ms", "condemned_ms", "automatic", "boot_ms", "reset_ms", "parent")
     NODE_FIELD_NUMBER: _ClassVar[int]
     CARD_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class Verdict(_message.Message):
     AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
     BOOT_MS_FIELD_NUMBER: _ClassVar[int]
     RESET_MS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     node: str
     card: str
     state: str
@@ -110,7 +111,8 @@ class Verdict(_message.Message):
     automatic: bool
     boot_ms: int
     reset_ms: int
-    def __init__(self, node: _Optional[str] = ..., card: _Optional[str] = ..., state: _Optional[str] = ..., schedulable: bool = ..., withheld: bool = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., action: _Optional[str] = ..., seq: _Optional[int] = ..., since_ms: _Optional[int] = ..., at_ms: _Optional[int] = ..., policy: _Optional[str] = ..., rule: _Optional[str] = ..., not_done: _Optional[str] = ..., mode: _Optional[str] = ..., boot_id: _Optional[str] = ..., probation_until_ms: _Optional[int] = ..., flaps: _Optional[int] = ..., pci: _Optional[str] = ..., serial: _Optional[str] = ..., model: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., cures: _Optional[_Iterable[_Union[Cure, _Mapping]]] = ..., breaker: _Optional[str] = ..., term: _Optional[int] = ..., acked_ms: _Optional[int] = ..., condemned_ms: _Optional[int] = ..., automatic: bool = ..., boot_ms: _Optional[int] = ..., reset_ms: _Optional[int] = ...) -> None: ...
+    parent: str
+    def __init__(self, node: _Optional[str] = ..., card: _Optional[str] = ..., state: _Optional[str] = ..., schedulable: bool = ..., withheld: bool = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., action: _Optional[str] = ..., seq: _Optional[int] = ..., since_ms: _Optional[int] = ..., at_ms: _Optional[int] = ..., policy: _Optional[str] = ..., rule: _Optional[str] = ..., not_done: _Optional[str] = ..., mode: _Optional[str] = ..., boot_id: _Optional[str] = ..., probation_until_ms: _Optional[int] = ..., flaps: _Optional[int] = ..., pci: _Optional[str] = ..., serial: _Optional[str] = ..., model: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., cures: _Optional[_Iterable[_Union[Cure, _Mapping]]] = ..., breaker: _Optional[str] = ..., term: _Optional[int] = ..., acked_ms: _Optional[int] = ..., condemned_ms: _Optional[int] = ..., automatic: bool = ..., boot_ms: _Optional[int] = ..., reset_ms: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class Hold(_message.Message):
     __slots__ = ("by", "note", "until_ms")

@@ -114,6 +114,7 @@ def verdict_message(verdict: Verdict) -> pb.Verdict:
         boot_ms=verdict.boot_ms,
         reset_ms=verdict.reset_ms,
         term=verdict.term,
+        parent=verdict.parent or "",
     )
     if verdict.hold is not None:
         hold = verdict.hold
@@ -185,6 +186,7 @@ def verdict_of(message: pb.Verdict) -> Verdict:
         else None,
         cures=tuple(Cure(reason=one.reason, how=one.how, at_ms=one.at_ms) for one in message.cures),
         breaker=message.breaker,
+        parent=CardId(message.parent) if message.parent else None,
         acked_ms=message.acked_ms,
         condemned_ms=message.condemned_ms,
         automatic=message.automatic,

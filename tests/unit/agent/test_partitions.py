@@ -10,6 +10,7 @@ from sublet_agent.core.record import Record, record_in, record_out
 
 from sublet.contract import keys
 from sublet.model.card import Card, Partition
+from sublet.model.health import DESTROYED, HealthState
 from sublet.model.ids import CardId
 from tests.unit.agent.words import (
     A,
@@ -168,3 +169,14 @@ def test_a_withheld_partition_withholds_one_slot_and_a_withheld_card_all_of_its_
     one.handle(observed(), now=1)
     assert len(shown(one.handle(verdict(ONE, withheld=True), now=2)).withheld) == 1
     assert len(shown(one.handle(verdict(A, withheld=True), now=3)).withheld) == 16
+
+
+def test_a_destroyed_partition_withholds_nothing() -> None:
+    one = ready(shares_per_card=16)
+    one.handle(observed(), now=1)
+    gone = verdict(NEW, withheld=True).verdict
+    told = replace(gone, rule=DESTROYED, state=HealthState.LOST)
+    assert [
+        effect for effect in one.handle(ev.VerdictSeen(told), now=2) if isinstance(effect, ev.ShowSlots)
+    ] == []
+    assert one.slot_count == 64

@@ -1,5 +1,6 @@
 """Partitions: each is given whole to one container, and none while its card is out or was given whole."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sublet_scheduler.core.records import Stage
 from sublet.contract import keys
 from sublet.model.card import Card
 from sublet.model.claim import Policy
+from sublet.model.health import DESTROYED, HealthState
 from sublet.model.ids import NodeName, PodUid
 from sublet.model.reasons import Reason
 from tests.builders import card, container, pod, verdict
@@ -221,3 +223,15 @@ def test_a_pod_that_never_started_leaves_a_partition_that_was_closed() -> None:
     world.wait(61)
     world.occupancy("n1", alive=[PodUid("other")])
     assert [effect.uid for effect in world.effects(ef.FreeStuckPin)] == [uid]
+
+
+def test_a_destroyed_partition_leaves_the_ledger_when_nobody_can_hold_it() -> None:
+    world = cluster(divided("A", "A1", "A2"))
+    divide(world, divided("A", "A2"))
+    gone = replace(verdict("n1", "A1", bad=True), rule=DESTROYED, state=HealthState.LOST)
+    world.judge(gone)
+    assert world.closed("n1") == ["A1"]
+    world.judge(replace(gone, seq=2, withheld=True))
+    assert world.closed("n1") == []
+    world.restart()
+    assert world.closed("n1") == []

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from sublet.model.card import Card, Inventory
-from sublet.model.health import HealthState, Verdict
+from sublet.model.health import DESTROYED, HealthState, Verdict
 from sublet.model.ids import CardId, NodeName, PodUid, SlotId
 from sublet.model.placement import CardUse, GrantState, LedgerMeta, NodeLedger
 from sublet_agent.core import event as ev
@@ -173,7 +173,11 @@ class Engine:
 
     def _slots(self) -> list[ev.Effect]:
         """Recompute the slot list; a card that is withheld counts even when the driver lists it no more."""
-        withheld_now = {card for card, verdict in self.verdicts.items() if verdict.withheld}
+        withheld_now = {
+            card
+            for card, verdict in self.verdicts.items()
+            if verdict.withheld and verdict.rule != DESTROYED  # of a card that gives its slots as before
+        }
         parents = {each.id: each.parent for each in (self.units or {}).values() if each.parent}
         bad = withheld_now - parents.keys()
         parts = sum(card in withheld_now and parent not in bad for card, parent in parents.items())

@@ -72,6 +72,7 @@ def _card(state: CardState, verdict: Verdict) -> dict[str, Any]:
         "pci": verdict.pci,
         "serial": verdict.serial,
         "model": verdict.model,
+        "parent": verdict.parent,
     }
     return {key: value for key, value in told.items() if value not in (None, "", 0, [], False)}
 
@@ -112,6 +113,7 @@ def _restored(node: NodeName, card: CardId, told: dict[str, Any]) -> Restored:
         pci=told.get("pci", ""),
         serial=told.get("serial", ""),
         model=told.get("model", ""),
+        parent=told.get("parent"),
         breaker=told.get("breaker", ""),
         automatic=told.get("automatic", False),
         rule=told.get("rule", ""),

@@ -3,15 +3,16 @@
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from sublet.model.health import HealthState, Signal, SignalKind, Verdict
+from sublet.model.health import DESTROYED, HealthState, Signal, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet_healthd.core.facts import Facts
 from sublet_healthd.core.fold import Observation, fold
 from sublet_healthd.core.policy import HOLD, Policy
 
 REMEMBERED = 16
-GONE = ("replaced", "moved")
-"""Rules of a card that is lost because another sits in its place, or because it sits elsewhere."""
+GONE = ("replaced", "moved", DESTROYED)
+"""Rules of what is lost without a fault: another card sits in its place, it sits elsewhere, or it was a
+partition and its card is divided differently now."""
 
 
 class Use(StrEnum):
@@ -36,6 +37,8 @@ class CardState:
 
     node: NodeName
     card: CardId
+    parent: CardId | None = None
+    """Of a partition: the card that it is part of."""
     origin: Facts = field(default_factory=Facts)
     log: tuple[Entry, ...] = ()
     forgot: bool = False
@@ -120,6 +123,7 @@ def restored(verdict: Verdict, *, now_ms: int) -> CardState:
     return CardState(
         node=verdict.node,
         card=verdict.card,
+        parent=verdict.parent,
         origin=facts,
         automatic=verdict.automatic,
         held_back=verdict.breaker,
@@ -148,6 +152,7 @@ def recalled(policy: Policy, state: CardState, verdict: Verdict, *, now_ms: int)
         log.append(replace(entry, after=facts))
     found = replace(
         before,
+        parent=state.parent or before.parent,
         origin=origin,
         log=tuple(log),
         forgot=state.forgot,

@@ -6,8 +6,18 @@ from dataclasses import replace
 from typing import assert_never
 
 from sublet.contract.kernelline import place, read_line
-from sublet.model.card import Card, Heartbeat, Inventory
-from sublet.model.health import Breaker, BreakerState, HealthState, Mode, Signal, SignalKind, Taken, Verdict
+from sublet.model.card import Card, Heartbeat, Inventory, Vendor
+from sublet.model.health import (
+    DESTROYED,
+    Breaker,
+    BreakerState,
+    HealthState,
+    Mode,
+    Signal,
+    SignalKind,
+    Taken,
+    Verdict,
+)
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
 from sublet_healthd.core import breaker as limiting
@@ -93,8 +103,8 @@ class Engine:
                 return self._restored(event, now_ms)
             case Told():
                 return list(self._told(event, now_ms))
-            case Acted(node=node, card=card, manual=manual):
-                return list(self._judge(self._known(node, card), manual, now_ms))
+            case Acted():
+                return list(self._acted(event, now_ms))
             case BreakerRestored(breaker=breaker):
                 self.breaker = breaker
                 return []
@@ -127,9 +137,9 @@ class Engine:
         return [self.cards[node, card] for card in sorted(view.cards)] if view else []
 
     def listed(self, node: NodeName, card: CardId) -> Card | None:
-        """The card as its agent describes it."""
+        """The card or partition as its agent describes it."""
         view = self._nodes.get(node)
-        return view.listed.get(card) if view else None
+        return (view.listed.get(card) or view.part(card)) if view else None
 
     def nodes(self) -> list[NodeName]:
         return sorted(self._nodes)
@@ -140,10 +150,12 @@ class Engine:
         return view.beat_epoch if view else ""
 
     def users(self, node: NodeName, card: CardId) -> list[tuple[PodRef, PodUid]]:
-        """The pods that the ledger has on the card."""
+        """The pods that the ledger has on the card or its partitions."""
         view = self._nodes.get(node)
-        grants = view.ledger.grants if view and view.ledger else ()
-        return sorted({(one.pod, one.uid) for one in grants if one.grant.card == card})
+        if view is None or view.ledger is None:
+            return []
+        units = view.units(card)
+        return sorted({(one.pod, one.uid) for one in view.ledger.grants if one.grant.card in units})
 
     def to_evict(self) -> set[tuple[PodRef, PodUid]]:
         """Pods on cards that are condemned and closed, and that the breaker does not hold back."""
@@ -270,15 +282,43 @@ class Engine:
             view.gone.discard(card.id)
             if back or before is None or where(before) != where(card):
                 yield from self._about(listed(seen, card, at_ms, back=back), now_ms)
-            numbered = tuple(one for one in card.partitions if one.gi is not None)
-            view.instances[card.id] = numbered
-            for one in numbered:
-                yield from self._judge(self._known(seen.node, CardId(one.uuid)), Fresh(probed=True), now_ms)
+            parts = card.offered if card.vendor is Vendor.NVIDIA and card.partitions else ()
+            view.instances[card.id] = card.partitions if parts else ()
+            for part in parts:
+                yield from self._instance(seen, card.id, part, at_ms, now_ms)
         instances = {CardId(one.uuid) for card in seen.cards for one in view.instances[card.id]}
         there = {card.id for card in seen.cards} | instances
-        for gone in [card for card in view.cards if card not in there and card not in view.gone]:
+        for gone in [card for card in view.cards if card not in there]:
+            state = self.cards[seen.node, gone]
+            if gone in view.gone and not (state.parent and is_there(state)):
+                continue
             view.gone.add(gone)
-            yield from self._judge((seen.node, gone), lost(seen.node, gone, at_ms), now_ms)
+            why = DESTROYED if state.parent else ""
+            yield from self._judge((seen.node, gone), lost(seen.node, gone, at_ms, why=why), now_ms)
+
+    def _instance(
+        self, seen: Inventory, card: CardId, part: Card, at_ms: int, now_ms: int
+    ) -> Iterator[Effect]:
+        """A MIG instance is judged as a card; from the beginning it has what its card has."""
+        key, view = (seen.node, part.id), self._node(seen.node)
+        view.parents[part.id] = card
+        if key not in self.cards:
+            self._known(*key)
+            facts = self.cards[seen.node, card].facts
+            reasons = tuple(one for one in facts.reasons if one.id != LOST.label)
+            origin = replace(facts, serial="", gone="", cures=(), reasons=reasons)
+            self.cards[key] = replace(self.cards[key], origin=origin)
+        self.cards[key] = replace(self.cards[key], parent=card)
+        back = part.id in view.gone
+        view.gone.discard(part.id)
+        news: JudgeEvent = listed(seen, part, at_ms, back=True) if back else Fresh(probed=True)
+        yield from self._judge(key, news, now_ms)
+
+    def _acted(self, event: Acted, now_ms: int) -> Iterator[Effect]:
+        """What a person does to a card is done to its partitions."""
+        yield from self._judge(self._known(event.node, event.card), event.manual, now_ms)
+        for one in self._node(event.node).instances.get(event.card, ()):
+            yield from self._judge(self._known(event.node, CardId(one.uuid)), event.manual, now_ms)
 
     def _recalled(self, verdict: Verdict, boot_id: str, at_ms: int, now_ms: int) -> Iterator[Effect]:
         """An agent heard it from an earlier life of ours: it counts where nothing else is left of that life,
@@ -344,7 +384,8 @@ class Engine:
                 and view.beat_epoch == view.occupancy.epoch
                 and view.beat_ms > fresh_from_ms,
             )
-            used = Used(use=use_of(card, seen), workload=workload_on(card, view.ledger))
+            units = view.units(card)
+            used = Used(use=use_of(units, seen), workload=workload_on(units, view.ledger))
             state = self.cards[node, card]
             if (state.use, state.workload) != (used.use, used.workload):
                 yield from self._judge((node, card), used, now_ms)
@@ -390,7 +431,9 @@ class Engine:
         wanted = place(pci)
         if not wanted:
             return None
-        there = [state for state in self.of_node(node) if place(state.facts.pci) == wanted]
+        there = [
+            state for state in self.of_node(node) if place(state.facts.pci) == wanted and not state.parent
+        ]
         there.sort(key=lambda state: state.facts.reason("probe:lost") is not None)
         return there[0].card if there else None
 
@@ -436,13 +479,16 @@ class Engine:
         failing = isinstance(event, Signal) and event.kind is SignalKind.PROBE and event.value in FAILING
         if not failing or before.facts.failures != BLIND_PROBES - 1:
             return False
-        others = [state for state in self.of_node(key[0]) if state.card != key[1] and is_there(state)]
+        own = (key[1], before.parent)
+        cards = [state for state in self.of_node(key[0]) if not state.parent]
+        others = [state for state in cards if state.card not in own and is_there(state)]
         return bool(others) and all(state.facts.failures >= BLIND_PROBES for state in others)
 
     def _common_cause(self, node: NodeName, now_ms: int) -> Iterator[Effect]:
         """What every card of a node has at once is nothing of the cards."""
         there = [state for state in self.of_node(node) if is_there(state)]
-        alike = len(there) > 1 and all(state.facts.failures >= BLIND_PROBES for state in there)
+        cards = [state for state in there if not state.parent]
+        alike = len(cards) > 1 and all(state.facts.failures >= BLIND_PROBES for state in cards)
         for state in there:
             if state.common != alike:
                 yield from self._judge((node, state.card), Common(alike=alike), now_ms)
@@ -451,10 +497,13 @@ class Engine:
         """Ask the breaker about a card that automation would take out; where nothing is done, nobody asks."""
         if self.policy.mode is Mode.OBSERVE or state.facts.gone:
             return True
+        whole = self.cards.get((key[0], state.parent)) if state.parent else None
+        if whole and whole.automatic:  # one card is one, however it is divided
+            return not whole.held_back
         if self.breaker.state is BreakerState.OPEN:
             return False
         model = state.facts.model
-        here = [one for one in self.cards.values() if not one.facts.gone]
+        here = [one for one in self.cards.values() if not (one.facts.gone or one.parent)]
         fleet = Fleet(cards=len(here), pool=sum(one.facts.model == model for one in here))
         reason = fault_of(state.verdict.reasons if state.verdict else ())
         wanted = Taken(node=key[0], card=key[1], reason=reason, model=model, at_ms=now_ms)
@@ -482,7 +531,7 @@ class Engine:
 
     def _look_again(self, now_ms: int) -> Iterator[Effect]:
         """Nothing that happened meanwhile is replayed: only what stands against a card now counts."""
-        for key in sorted(self.waiting):
+        for key in sorted(self.waiting, key=lambda key: (self.cards[key].parent is not None, key)):
             state = self.cards[key]
             before = self.breaker
             free = self._may_leave(key, state, now_ms)

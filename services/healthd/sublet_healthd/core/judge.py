@@ -221,6 +221,7 @@ def _verdict(policy: Policy, state: CardState, facts: Facts, shown: HealthState,
         cures=facts.cures,
         acked_ms=facts.acked_ms,
         breaker=state.held_back,
+        parent=state.parent,
     )
 
 

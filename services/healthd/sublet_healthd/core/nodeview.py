@@ -20,7 +20,9 @@ class NodeView:
     listed: dict[CardId, Card] = field(default_factory=dict)
     gone: set[CardId] = field(default_factory=set)
     instances: dict[CardId, tuple[Partition, ...]] = field(default_factory=dict)
-    """MIG instances by their card, where the agent knows the numbers that faults name."""
+    """MIG instances that exist, by their card."""
+    parents: dict[CardId, CardId] = field(default_factory=dict)
+    """Of every MIG instance that was ever seen, its card."""
     boots: dict[str, None] = field(default_factory=dict)
     ledger: NodeLedger | None = None
     closed_at: dict[CardId, int] = field(default_factory=dict)
@@ -31,6 +33,15 @@ class NodeView:
     named: Named | None = None
     settled: set[CardId] = field(default_factory=set)
     """Cards whose past is known: from a store of ours, or because their agent has said what it knows."""
+
+    def units(self, card: CardId) -> frozenset[CardId]:
+        """What containers on the card may hold: the card, or one of its partitions."""
+        return frozenset({card, *(part for part, parent in self.parents.items() if parent == card)})
+
+    def part(self, card: CardId) -> Card | None:
+        """The partition of that UUID as its agent describes it."""
+        parent = self.listed.get(self.parents[card]) if card in self.parents else None
+        return next((one for one in parent.offered if one.id == card), None) if parent else None
 
     def concerned(self, card: CardId, signal: Signal) -> list[CardId]:
         """Whom a signal about a card concerns besides it: all of its MIG instances, or, where it names some,

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from sublet.contract import keys
 from sublet.model.card import Inventory
-from sublet.model.health import Verdict
+from sublet.model.health import DESTROYED, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NodeLedger
 from sublet.model.reasons import ReportCode
@@ -260,7 +260,8 @@ class Engine:
         if before and before.seq > verdict.seq:
             return
         node.verdicts[verdict.card] = verdict
-        if verdict.schedulable:
+        done_with = verdict.rule == DESTROYED and verdict.withheld  # nobody can hold or ask for it any more
+        if verdict.schedulable or done_with:
             self._open(verdict.node, verdict.card)
         else:
             self._close(verdict.node, verdict.card, now)
