@@ -45,7 +45,7 @@ def _section(name: str) -> str:
     if isinstance(found, Skipped):
         rows = [f"Not measured: {found.why}."]
     else:
-        rows = ["| what | figure | aim |", "| --- | --- | --- |", *(figure.row() for figure in found)]
+        rows = ["| what | figure | aim | |", "| --- | --- | --- | --- |", *(figure.row() for figure in found)]
     text = "\n".join([f"## {name}", "", doc.strip(), "", *rows, ""])
     print(text, flush=True)
     return text

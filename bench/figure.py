@@ -1,18 +1,30 @@
 """One measured number and how it is written down."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+BOUND = re.compile(r"([≥≤]) ([\d,.]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
+    """`aim` is a bound in the same unit, as "≤ 64 MiB", and may say more behind it."""
+
     what: str
     value: float
     unit: str
     aim: str = ""
 
     def row(self) -> str:
-        return f"| {self.what} | {_short(self.value)} {self.unit} | {self.aim} |"
+        return f"| {self.what} | {_short(self.value)} {self.unit} | {self.aim} | {self._verdict()} |"
+
+    def _verdict(self) -> str:
+        bound = BOUND.match(self.aim)
+        if bound is None:
+            return ""
+        aim = float(bound[2].replace(",", ""))
+        return "met" if (self.value >= aim if bound[1] == "≥" else self.value <= aim) else "missed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,11 @@ def environment(stage: Stage, url: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def agent_process(stage: Stage, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def agent_process(
+    stage: Stage, url: str, *, python: str = sys.executable
+) -> AsyncIterator[asyncio.subprocess.Process]:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "sublet_agent", env=environment(stage, url), stderr=asyncio.subprocess.DEVNULL
+        python, "-m", "sublet_agent", env=environment(stage, url), stderr=asyncio.subprocess.DEVNULL
     )
     try:
         yield child

@@ -14,8 +14,25 @@ def test_a_percentile_is_a_sample_that_so_many_do_not_exceed(percent: float, val
 
 
 def test_a_figure_is_written_with_its_unit_and_aim() -> None:
-    assert Figure(what="x", value=1234.5, unit="/s", aim="≥ 800 /s").row() == "| x | 1,234 /s | ≥ 800 /s |"
-    assert Figure(what="x", value=0.01234, unit="ms").row() == "| x | 0.0123 ms |  |"
+    assert (
+        Figure(what="x", value=1234.5, unit="/s", aim="≥ 800 /s").row() == "| x | 1,234 /s | ≥ 800 /s | met |"
+    )
+    assert Figure(what="x", value=0.01234, unit="ms").row() == "| x | 0.0123 ms |  |  |"
+
+
+@pytest.mark.parametrize(
+    ("value", "aim", "verdict"),
+    [
+        (800.0, "≥ 800 /s", "met"),
+        (799.9, "≥ 800 /s", "missed"),
+        (1000.0, "≤ 1,000 µs at 5,000 × 8", "met"),
+        (1000.1, "≤ 1,000 µs at 5,000 × 8", "missed"),
+        (0.5, "≤ 0.4 ms", "missed"),
+        (3.0, "3 a year were put in", ""),
+    ],
+)
+def test_a_figure_says_whether_its_aim_is_met(value: float, aim: str, verdict: str) -> None:
+    assert Figure(what="x", value=value, unit="", aim=aim).row().endswith(f"| {verdict} |")
 
 
 def test_the_aim_stands_beside_the_99th_percentile() -> None:
