@@ -160,6 +160,41 @@ async def test_a_first_start_on_a_closed_card_is_refused_and_a_restart_is_not(st
         assert (await stage.kubelet.try_start(uid_of("old"), "main")).starts == 2
 
 
+async def test_a_start_that_could_not_be_written_down_is_a_first_start_again(stage: Stage) -> None:
+    prepared = stage.root / "state" / "prepared"
+    async with stage.agent():
+        await stage.ledger.write(*grant("p", A))
+        prepared.rmdir()
+        prepared.touch()  # no file can be made below it, whoever tries
+        await stage.kubelet.admit(pod("p"))
+        with pytest.raises(StartRefused, match=f"could not write what it needs.*{prepared}"):
+            await stage.kubelet.try_start(uid_of("p"), "main")
+        revision = await stage.ledger.close(A)
+        await stage.occupancy(lambda seen: seen.ledger_revision == revision)
+        prepared.unlink()
+        prepared.mkdir()
+        with pytest.raises(StartRefused, match=f"card {A} is closed"):
+            await stage.kubelet.try_start(uid_of("p"), "main")
+        revision = await stage.ledger.close()
+        await stage.occupancy(lambda seen: seen.ledger_revision == revision)
+        await stage.kubelet.try_start(uid_of("p"), "main")
+    assert [path.name for path in prepared.iterdir()] == ["slot-000.json"]
+
+
+async def test_slots_are_shown_as_soon_as_their_specs_can_be_written(stage: Stage) -> None:
+    away = stage.folders.cdi.with_name("away")
+    stage.list_cards(A)
+    async with stage.agent(shares_per_card=40):
+        stage.folders.cdi.rename(away)
+        stage.folders.cdi.touch()  # no file can be made below it, whoever tries
+        stage.list_cards(A, B)
+        await stage.inventory(lambda told: told.slots == 80)
+        assert stage.capacity == 64
+        stage.folders.cdi.unlink()
+        away.rename(stage.folders.cdi)
+        await stage.kubelet.until(lambda _: stage.capacity == 80)
+
+
 async def test_a_pod_whose_grant_is_ending_starts_nothing_new(stage: Stage) -> None:
     async with stage.agent():
         await stage.ledger.write(*grant("p", A, state=GrantState.ENDING))

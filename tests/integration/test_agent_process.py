@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest_asyncio
 
@@ -105,3 +106,22 @@ async def test_a_setting_that_nobody_knows_ends_the_process_with_2(stage: Stage)
     _, said = await asyncio.wait_for(child.communicate(), 8)
     assert child.returncode == 2
     assert b"SUBLET_TYPO" in said
+
+
+async def test_a_path_that_no_socket_can_have_is_named_with_its_length_and_the_way_out(
+    stage: Stage, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("long" * 25)
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sublet_agent"),
+        env=environment(stage, "nats://127.0.0.1:1") | {"SUBLET_KUBELET_DIR": str(folder)},
+        stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    _, told = await child.communicate()
+    assert child.returncode == 2
+    socket = folder / "pod-resources" / "kubelet.sock"
+    expected = f"the socket {socket} would have a path of {len(str(socket))} bytes, and Linux takes 107"
+    assert expected in told.decode()
+    assert "Set SUBLET_KUBELET_DIR to a shorter path" in told.decode()
+    assert "Traceback" not in told.decode()

@@ -15,11 +15,11 @@ def main() -> int:
     """Exit 0 after a stop, 2 for settings that cannot be, 1 for a loop that failed."""
     try:
         settings = Settings.from_env(os.environ)
+        log.configure("agent", level=settings.log_level)
+        asyncio.run(_run(settings))
     except BadRequest as error:
         print(error, file=sys.stderr)
         return 2
-    log.configure("agent", level=settings.log_level)
-    asyncio.run(_run(settings))
     return 0
 
 

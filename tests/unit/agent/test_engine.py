@@ -26,6 +26,7 @@ from tests.unit.agent.words import (
     shown,
     verdict,
     who,
+    written,
 )
 
 ASK = ev.Ask(1)
@@ -150,8 +151,30 @@ def test_a_card_that_was_withheld_stays_so_over_a_restart_without_the_bus() -> N
 def prepared() -> Engine:
     one = ready()
     one.handle(ev.LedgerSeen(ledger(grant(A), revision=2)), now=50)
-    one.handle(ev.StartAsked(ASK, who()), now=50)
+    written(one, one.handle(ev.StartAsked(ASK, who()), now=50))
     return one
+
+
+def test_only_what_was_written_starts_again() -> None:
+    """The disk was full at the first start, and the card closed meanwhile."""
+    one = ready()
+    one.handle(ev.LedgerSeen(ledger(grant(A), revision=2)), now=1)
+    [started] = answers(one.handle(ev.StartAsked(ASK, who()), now=1))
+    assert isinstance(started, ev.Started)
+    one.handle(ev.LedgerSeen(ledger(grant(A), revision=3, closed=(A,))), now=2)
+    [refused] = answers(one.handle(ev.StartAsked(ASK, who()), now=3))
+    assert isinstance(refused, ev.Refused)
+    assert "closed" in refused.reason
+
+
+def test_slots_that_could_not_be_written_are_tried_again() -> None:
+    one = engine()
+    assert ev.KeepSlotCount(64) in one.begin()
+    one.handle(ev.SlotsUnkept(), now=0)
+    again = one.handle(observed(), now=1)
+    assert ev.KeepSlotCount(64) in again
+    assert shown(again) == ev.ShowSlots(64, frozenset())
+    assert ev.KeepSlotCount(64) not in one.handle(observed(), now=2)
 
 
 def test_a_record_goes_when_every_source_says_that_its_pod_is_gone() -> None:

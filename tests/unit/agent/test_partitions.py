@@ -25,6 +25,7 @@ from tests.unit.agent.words import (
     shown,
     verdict,
     who,
+    written,
 )
 
 ONE, TWO, NEW = CardId("MIG-1"), CardId("MIG-2"), CardId("MIG-3")
@@ -61,7 +62,7 @@ def ready(*grants: CardId, closed: tuple[CardId, ...] = (), **config: object) ->
 
 def start(one: Engine, *, now: float = 1) -> Record | str:
     """What the container gets, or why it does not start."""
-    for effect in one.handle(ev.StartAsked(ASK, who()), now=now):
+    for effect in written(one, one.handle(ev.StartAsked(ASK, who()), now=now)):
         match effect:
             case ev.Started(_, record):
                 return record

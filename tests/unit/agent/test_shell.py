@@ -13,6 +13,7 @@ from sublet_agent.shell.cgroups import pod_of_pid, pods_with_cgroups
 from sublet_agent.shell.publisher import Publisher
 from sublet_agent.shell.pulse import Pulse
 from sublet_agent.shell.signals import Announcer, SignalBox, once_id
+from sublet_agent.shell.sockets import target
 from sublet_agent.shell.state import State
 
 from sublet.bus.layout import LAYOUT
@@ -150,6 +151,13 @@ def test_a_process_is_found_in_its_pod(tmp_path: Path) -> None:
     (tmp_path / "7" / "cgroup").write_text("0::/kubepods/burstable/pod11111111-a/ctr\n")
     assert pod_of_pid(7, tmp_path) == "11111111-a"
     assert pod_of_pid(8, tmp_path) is None
+
+
+def test_the_longest_path_of_a_socket_is_taken_and_one_more_is_not() -> None:
+    longest = Path("/" + 106 * "x")
+    assert target(longest) == f"unix:{longest}"
+    with pytest.raises(BadRequest, match="of 108 bytes, and Linux takes 107"):
+        target(Path("/" + 107 * "x"))
 
 
 def test_a_loop_that_stands_still_is_named() -> None:

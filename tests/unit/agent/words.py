@@ -115,6 +115,14 @@ def observed(
     return ev.Observed(Observation(**(values | more)))
 
 
+def written(one: Engine, effects: list[ev.Effect], *, now: float = 0) -> list[ev.Effect]:
+    """What `Started` asks for is on disk; the same effects, for who wants to look at them."""
+    for effect in effects:
+        if isinstance(effect, ev.Started):
+            one.handle(ev.Prepared(effect.record), now=now)
+    return effects
+
+
 def shown(effects: list[ev.Effect]) -> ev.ShowSlots:
     [one] = [effect for effect in effects if isinstance(effect, ev.ShowSlots)]
     return one

@@ -67,6 +67,8 @@ class Engine:
     taken: dict[SlotId, float] = field(default_factory=dict)
     pending: dict[ev.Ask, Pending] = field(default_factory=dict)
     registered: bool = False
+    unkept: bool = False
+    """The slots as they should be could not be written: try again."""
     told: Inventory | None = None
     others: frozenset[str] = frozenset()
     """Resources of other plugins that containers held when that was read last."""
@@ -117,6 +119,12 @@ class Engine:
                 return [*self._slots(), ev.Look()]
             case ev.StartAsked(ask, who):
                 return self._start(ask, who, until_s=now + self.config.grant_wait_s, now=now)
+            case ev.Prepared(record):
+                self.records[record.slot] = record
+                return [ev.Look()]
+            case ev.SlotsUnkept():
+                self.unkept = True
+                return []
             case ev.RegistrationChanged(registered):
                 self.registered = registered
                 return self._inventory()
@@ -192,9 +200,10 @@ class Engine:
             withheld = withheld_slots(count, quota, held)
         else:
             withheld = frozenset(sorted(self.withheld - self.taken.keys())[-quota:] if quota else ())
-        if (count, withheld) == (self.slot_count, self.withheld):
+        if (count, withheld) == (self.slot_count, self.withheld) and not self.unkept:
             return []
-        grown, self.slot_count, self.withheld = count != self.slot_count, count, withheld
+        grown = self.unkept or count != self.slot_count
+        self.slot_count, self.withheld, self.unkept = count, withheld, False
         kept: list[ev.Effect] = [ev.KeepSlotCount(count)] if grown else []
         return [*kept, ev.ShowSlots(count, withheld), *self._inventory()]
 
@@ -263,9 +272,8 @@ class Engine:
         match decide(who, record, self.known(), now=now):
             case Give(given):
                 self.pending.pop(ask, None)
-                self.records[who.slot] = given
                 again = record is not None and record.uid == given.uid
-                return [ev.Started(ask, given, again), ev.Look()]
+                return [ev.Started(ask, given, again)]
             case Refuse(reason):
                 self.pending.pop(ask, None)
                 return [ev.Refused(ask, reason)]

@@ -86,6 +86,18 @@ class StartAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `Started` asked for is on disk; only from now on it is a record."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsUnkept:
+    """What `KeepSlotCount` asked for could not be written, so that the slots were not shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationChanged:
     registered: bool
 
@@ -111,6 +123,8 @@ Event = (
     | Observed
     | SlotsTaken
     | StartAsked
+    | Prepared
+    | SlotsUnkept
     | RegistrationChanged
     | BusReached
     | Tick
@@ -122,7 +136,8 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class KeepSlotCount:
-    """Write it to disk, with a spec file for every slot, before any slot is shown."""
+    """Write it to disk, with a spec file for every slot, before any slot is shown; where that fails, show
+    nothing new and tell `SlotsUnkept`."""
 
     count: int
 
@@ -135,7 +150,7 @@ class ShowSlots:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Write the record and the slot's spec, then answer the call."""
+    """Write the slot's spec and the record, tell `Prepared`, then answer the call."""
 
     ask: Ask
     record: Record

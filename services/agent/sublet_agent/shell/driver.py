@@ -73,32 +73,48 @@ class Driver:
         while True:
             event = await self._inbox.get()
             self._pulse()
-            now = self._clock()
-            self._recent.append((now, event))
-            try:
-                effects = self._engine.handle(event, now=now)
-            except Exception:
-                log.error("engine.failed", recent=[repr(one) for one in self._recent])
-                raise
-            await self._carry_out(effects)
+            await self._carry_out(self._handle(event))
+
+    def _handle(self, event: ev.Event) -> list[ev.Effect]:
+        now = self._clock()
+        self._recent.append((now, event))
+        try:
+            return self._engine.handle(event, now=now)
+        except Exception:
+            log.error("engine.failed", recent=[repr(one) for one in self._recent])
+            raise
 
     async def _carry_out(self, effects: list[ev.Effect]) -> None:
+        unkept = False
         for effect in effects:
-            trouble = ""
-            try:
-                await self._perform(effect)
-            except OSError as error:
-                trouble = f"the agent could not write what it needs: {error}"
-                log.error("effect.failed", kind=type(effect).__name__, error=str(error))
+            if unkept and isinstance(effect, ev.ShowSlots):
+                continue  # slots whose specs are not there are not shown
+            trouble = await self._try(effect)
             match effect:
-                case ev.Started(ask):
+                case ev.Started(ask, record):
+                    if not trouble:
+                        await self._tell(ev.Prepared(record))
                     self._answer(ask, trouble)
                 case ev.Refused(ask, reason):
                     self._answer(ask, reason)
                 case ev.KeepSlotCount() if trouble:
-                    return  # slots whose specs are not there are not shown
+                    unkept = True
+                    await self._tell(ev.SlotsUnkept())
                 case _:
                     pass
+
+    async def _try(self, effect: ev.Effect) -> str:
+        """Perform it; what went wrong, empty for nothing."""
+        try:
+            await self._perform(effect)
+        except OSError as error:
+            log.error("effect.failed", kind=type(effect).__name__, error=str(error))
+            return f"the agent could not write what it needs: {error}"
+        return ""
+
+    async def _tell(self, event: ev.Event) -> None:
+        """Let the engine know what became of an effect before it hears of anything else."""
+        await self._carry_out(self._handle(event))
 
     def _answer(self, ask: ev.Ask, refusal: str) -> None:
         """`refusal` is empty for yes."""

@@ -48,8 +48,9 @@ class Hands:
             case ev.Restore(slot, edits):
                 await asyncio.to_thread(self._write_spec, slot, edits)
             case ev.Started(_, record, again):
-                await asyncio.to_thread(self._state.write_record, record)
+                # the record last: what is on disk alone is no reason to start
                 await asyncio.to_thread(self._write_spec, record.slot, record.edits)
+                await asyncio.to_thread(self._state.write_record, record)
                 log.info(
                     "container.prepared",
                     slot=record.slot,

@@ -12,6 +12,7 @@ from sublet.kubelet import podresources_v1_pb2 as pb
 from sublet.model.errors import Unavailable
 from sublet.model.ids import PodRef, SlotId
 from sublet_agent.core.observation import Listing, PodDevices
+from sublet_agent.shell.sockets import target
 
 _LIST = "/v1.PodResourcesLister/List"
 _OPTIONS = (
@@ -25,7 +26,8 @@ class PodResources:
     """One channel, which finds a kubelet that was restarted by itself."""
 
     def __init__(self, socket: Path, *, limit_s: float = 5.0) -> None:
-        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
+        """Raises BadRequest where no socket can have that path."""
+        self._channel = grpc.aio.insecure_channel(target(socket), options=_OPTIONS)
         self._limit_s = limit_s
 
     async def __aenter__(self) -> Self:

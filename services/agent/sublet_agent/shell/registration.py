@@ -18,6 +18,7 @@ from sublet.contract import keys
 from sublet.kubelet import deviceplugin_v1beta1_pb2 as pb
 from sublet.model.errors import Unavailable
 from sublet_agent.shell.device_plugin import OPTIONS, SERVICE, DevicePlugin
+from sublet_agent.shell.sockets import target
 
 log = structlog.get_logger()
 
@@ -30,6 +31,8 @@ _STOP_GRACE_S = 0.5
 _STOP_WITHIN_S = 3.0
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.1, 3.0
 _SETTLED_S = 30.0
+_GENERATIONS = 999_999
+"""So many registrations are made at most; a path must be short enough for the last."""
 _LOOK_S = 0.02
 """Between two looks for another kubelet while none follows us. It admits its pods a tenth of a second after
 it made its socket, and fails those whose container ended meanwhile if our slots are not there by then."""
@@ -49,9 +52,13 @@ class Registration:
         clock: Callable[[], float],
         poll_s: float = 0.5,
     ) -> None:
-        """`changed` hears whether the kubelet follows our list; `pulse` hears that this loop lives."""
+        """`changed` hears whether the kubelet follows our list; `pulse` hears that this loop lives.
+
+        Raises BadRequest where the path of `folder` is too long for a socket in it.
+        """
         self._folder = folder
         self._epoch = epoch
+        target(self._socket(_GENERATIONS))
         self._make_plugin = make_plugin
         self._changed = changed
         self._pulse = pulse
@@ -96,7 +103,7 @@ class Registration:
         """One registration from beginning to end; returns why it ended."""
         self._kubelet = kubelet = await self._kubelet_socket()
         self._generation += 1
-        path = self._folder / f"sublet-{self._epoch}-{self._generation}.sock"
+        path = self._socket(self._generation)
         plugin = self._make_plugin()
         async with _serving(plugin, path) as mine:
             await self._register(path.name)
@@ -129,6 +136,9 @@ class Registration:
             except TimeoutError:
                 continue
 
+    def _socket(self, generation: int) -> Path:
+        return self._folder / f"sublet-{self._epoch}-{generation}.sock"
+
     async def _kubelet_socket(self) -> Stamp:
         """Wait for the kubelet's socket; its stamp tells a re-created one from this one."""
         waited = False
@@ -145,7 +155,7 @@ class Registration:
         request = pb.RegisterRequest(
             version=VERSION, endpoint=endpoint, resource_name=keys.SLOT, options=OPTIONS
         )
-        async with grpc.aio.insecure_channel(f"unix://{self._folder / KUBELET_SOCKET}") as channel:
+        async with grpc.aio.insecure_channel(target(self._folder / KUBELET_SOCKET)) as channel:
             call = channel.unary_unary(
                 _REGISTER,
                 request_serializer=pb.RegisterRequest.SerializeToString,
@@ -180,10 +190,17 @@ def stamp(path: Path) -> Stamp | None:
 
 @asynccontextmanager
 async def _serving(plugin: DevicePlugin, path: Path) -> AsyncIterator[Stamp]:
-    """Serve `plugin` on `path`; streams end before the server does, or it would wait for them."""
+    """Serve `plugin` on `path`; streams end before the server does, or it would wait for them.
+
+    Raises Unavailable where the socket cannot be made.
+    """
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_handlers(plugin),))
-    server.add_insecure_port(f"unix://{path}")
+    try:
+        server.add_insecure_port(target(path))
+    except RuntimeError as error:
+        await server.stop(None)
+        raise Unavailable(f"no socket can be made at {path}: {error}", hint="Is its folder there?") from error
     await server.start()
     try:
         mine = stamp(path)
