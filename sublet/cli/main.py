@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from sublet import __version__
-from sublet.cli import cards, claims, demo, events, explain, health, migrate, place, release
+from sublet.cli import cards, claims, demo, events, explain, health, migrate, place, release, replay
 from sublet.cli.errors import Unreadable
 from sublet.model.errors import SubletError
 
-COMMANDS = (cards, explain, events, claims, place, migrate, health, release, demo)
+COMMANDS = (cards, explain, events, claims, place, replay, migrate, health, release, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

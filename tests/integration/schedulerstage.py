@@ -53,6 +53,9 @@ class Running:
     async def metrics(self) -> str:
         return (await self._probe("metrics"))[1]
 
+    async def flight(self) -> list[str]:
+        return (await self._probe("flight"))[1].splitlines()
+
     async def _probe(self, path: str) -> tuple[int, str]:
         async with (
             aiohttp.ClientSession() as session,

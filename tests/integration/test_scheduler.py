@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from sublet_scheduler.core.flight.file import read_flight
+from sublet_scheduler.core.flight.replay import replay
 
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
@@ -346,3 +348,16 @@ async def test_what_may_be_promised_beyond_a_card_is_shown_wherever_capacity_is(
         metrics = await running.metrics()
         assert 'sublet_card_shareable_mib{Hostname="n1",UUID="A"' in metrics
         assert 'sublet_card_shareable_core_percent{Hostname="n1",UUID="A"' in metrics
+
+
+async def test_the_flight_of_a_running_scheduler_leads_to_the_same_decisions_again(on: Stage) -> None:
+    await on.add_node("n1", *cards("n1", 1))
+    async with on.scheduler() as running:
+        await on.until_totals("n1")
+        await on.create(pod("fits", container(gpu_memory=6 * 1024)))
+        await on.released("fits")
+        await on.create(pod("waits", container(gpu_memory=6 * 1024)))
+        flight = read_flight(await running.flight())
+    decided = [one for step in replay(flight) for one in step.decided]
+    assert [step for step in replay(flight) if step.differs] == []
+    assert {one["what"] for one in decided} >= {"placed", "held", "pod.committed", "pod.released"}

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core.engine import Engine
+from sublet_scheduler.core.flight.file import read_flight
+from sublet_scheduler.core.flight.replay import replay
 from sublet_scheduler.core.records import Stage
 
 from sublet.contract import keys
@@ -32,7 +34,7 @@ SHAPES: list[list[dict[str, Any]]] = [
 class Histories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(stretch=5)
         self.world.node("n1", *cards("n1", 2))
         self.world.node("n2", *cards("n2", 1))
         self.count = 0
@@ -155,7 +157,9 @@ class Histories(RuleBasedStateMachine):
                 assert card.shares <= 1 or not card.exclusive
 
     def teardown(self) -> None:
-        """The same history gives the same effects and the same state again."""
+        """The same history gives the same effects and the same state again; so does the flight recorder,
+        whose files begin with a picture of an engine in the midst of its work."""
+        assert [step for step in replay(read_flight(self.world.recorder.lines())) if step.differs] == []
         again = Engine(self.world.rules)
         for now, event, effects in self.world.heard:
             assert again.handle(event, now=now) == effects

@@ -1,18 +1,20 @@
 """The probes' answers, to well-behaved callers and others."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from sublet.runtime.probes import HEAD_BYTES, serve_probes
+from sublet.runtime.probes import HEAD_BYTES, NO_STREAMS, Streams, serve_probes
 
 
 @asynccontextmanager
-async def probes(*against: str, unhealthy: tuple[str, ...] = ()) -> AsyncIterator[int]:
+async def probes(
+    *against: str, unhealthy: tuple[str, ...] = (), streams: Streams = NO_STREAMS
+) -> AsyncIterator[int]:
     registry = CollectorRegistry()
     Gauge("sublet_things", "Things", registry=registry).set(3)
     async with (
@@ -23,6 +25,7 @@ async def probes(*against: str, unhealthy: tuple[str, ...] = ()) -> AsyncIterato
             registry=registry,
             not_ready=lambda: list(against),
             unhealthy=lambda: list(unhealthy),
+            streams=streams,
         ) as port,
     ):
         yield port
@@ -104,3 +107,24 @@ async def test_a_caller_that_never_asks_does_not_hold_up_the_end() -> None:
         assert (await ask(port, "/readyz"))[0] == 200
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_stream_is_sent_line_by_line_while_others_are_answered() -> None:
+    made: list[int] = []
+
+    def lines() -> Iterator[str]:
+        for number in range(50_000):
+            made.append(number)
+            yield f"line {number}"
+
+    async with probes(streams={"/lines": lines}) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /lines HTTP/1.1\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert await ask(port, "/healthz") == (200, "text/plain", "ok\n")
+        assert len(made) < 50_000
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        assert body.splitlines() == [f"line {number}".encode() for number in range(50_000)]
+        writer.close()
+        assert await ask(port, "/lines", "HEAD") == (200, "application/x-ndjson", "")
+        assert await ask(port, "/lines", "POST") == (405, "text/plain", "only GET and HEAD\n")

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sublet_healthd.core.replay import FLEET_KINDS, KINDS, NODE_KINDS
+from sublet_scheduler.core.flight.file import FORMAT
+from sublet_scheduler.core.flight.file import SCHEMA as FLIGHT_SCHEMA
 
 from sublet.cli import main
 from sublet.contract import inventory
@@ -116,6 +118,21 @@ OBSERVATIONS = {
     "breaker": ("`do`: `open`, `half_open`, `close`; `by`, `note`", "a person opens or closes the breaker"),
     "tick": ("", "time passes"),
 }
+FLIGHT = {
+    "format": f"`{FORMAT}`",
+    "schema": f"{FLIGHT_SCHEMA}; another one is refused",
+    "sublet": "the release that wrote it",
+    "events": "how many events follow; a file with fewer is refused",
+    "rules": "what the scheduler was set to",
+}
+REPLAY = {
+    "schema": "rises when a reader must look again",
+    "release": "of the scheduler that wrote the file",
+    "events": "how many it was told",
+    "decisions": "how many this release makes of them",
+    "differences": "events at which it decides otherwise: `event` (number, from 1), `t`, `kind`, `was`, `now`",
+    "pod": "with `--pod`, what was decided of it: `event`, `t`, `kind`, `decided`",
+}
 
 
 def render() -> str:
@@ -141,6 +158,14 @@ def render() -> str:
         ),
         "Example, `docs/examples/observations.jsonl`:",
         block("json", (EXAMPLES / "observations.jsonl").read_text()),
+        "## Flight",
+        "Written by the scheduler at `/flight` beside its probes, read by `sublet replay`: JSON lines. The first is a "
+        "head; lines with `memory` hold the engine's memory before the first event, by attribute (`value`, or `items` of a "
+        "long one); lines with `t` (seconds of the scheduler's own clock) and `event` are what it was told, with its "
+        "`decisions`. A value of ours is written as `is`, the name of its type, and its fields.",
+        table(("key of the head", "holds"), ((code(key), means) for key, means in FLIGHT.items())),
+        "`sublet replay -o json`:",
+        table(("key", "holds"), ((code(key), means) for key, means in REPLAY.items())),
         "## Outputs",
         "Of `docs/examples/shares.yaml` on that inventory; the same input gives the same output, byte for byte. Two more "
         "keys of claims and place stand only where they say something: `schedulerName` (`from`, `to`) where a name is "

@@ -1,13 +1,14 @@
 """The composition root of the scheduler: the only place that knows all its parts."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from sublet import __version__
 from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT
 from sublet.bus.port import Bus
@@ -19,6 +20,7 @@ from sublet.runtime.garbage import keep_settled
 from sublet.runtime.probes import serve_probes
 from sublet.runtime.serve import Loop, serve
 from sublet_scheduler.core.engine import Engine
+from sublet_scheduler.core.flight.recorder import Recorder
 from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules
 from sublet_scheduler.settings import Settings
@@ -54,6 +56,8 @@ log = structlog.get_logger()
 
 CERTIFICATES_EVERY_S = 15.0
 START_AGAIN_S = 1.0
+FLIGHT = "/flight"
+"""Where the flight recorder is read, beside the probes."""
 
 
 Listening = Callable[[int, int], None]
@@ -95,12 +99,14 @@ async def _run(
     options = settings.options
     metrics = Metrics(clock=monotonic_s)
     ready = Readiness()
+    streams: dict[str, Callable[[], Iterator[str]]] = {}
     probe_port = await held.enter_async_context(
         serve_probes(
             host=settings.probe_host,
             port=settings.probe_port,
             registry=metrics.registry,
             not_ready=ready.against,
+            streams=streams,
         )
     )
     certificates = Certificates(
@@ -129,7 +135,9 @@ async def _run(
         )
     )
     outbox = Outbox(on_fact=metrics.told, unix_ms=unix_ms)
-    driver = Driver(engine, outbox, clock=monotonic_s, observe=metrics.answered)
+    recorder = Recorder(engine, release=__version__)
+    streams[FLIGHT] = recorder.lines
+    driver = Driver(engine, outbox, clock=monotonic_s, observe=metrics.answered, recorder=recorder)
     metrics.registry.register(StateCollector(engine.state, engine.ballast, bus.state, lambda: outbox.dropped))
 
     cards = Cards()

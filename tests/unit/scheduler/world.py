@@ -11,6 +11,7 @@ from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.facts import NodeFacts, PodFacts
+from sublet_scheduler.core.flight.recorder import Recorder
 from sublet_scheduler.core.limits import Quota
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.state import Rules
@@ -52,12 +53,13 @@ class World:
     proven_gone: set[PodUid] = field(default_factory=set)
     physical: dict[PodUid, Placement] = field(default_factory=dict)
     """Pods whose containers really exist on their node, whatever the API server says of them."""
+    stretch: int = 10_000
+    """After so many events the flight recorder takes a picture of the engine and begins anew."""
     _revision: int = 0
     _version: int = 0
     _ids: int = 0
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.rules)
         self._allowed = self.rules.overcommit
         self.start()
 
@@ -66,6 +68,7 @@ class World:
     def start(self) -> None:
         """A (new) scheduler process over the same cluster and ledger."""
         self.engine = Engine(self.rules)
+        self.recorder = Recorder(self.engine, release="test", events=self.stretch)
         self.heard.clear()
         self.held.clear()
         for node in self.nodes.values():
@@ -278,6 +281,8 @@ class World:
     def send(self, event: ev.Event) -> None:
         effects = self.engine.handle(event, now=self.now)
         self.heard.append((self.now, event, effects))
+        self.recorder.note(self.now, event, effects)
+        self.recorder.rest()
         for effect in effects:
             if isinstance(effect, ef.ReleasePod) and effect.uid in self.pods:
                 self._check_gang(self.pods[effect.uid])

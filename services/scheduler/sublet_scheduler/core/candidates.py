@@ -29,7 +29,9 @@ LONG_SWEEP = 1_500
 
 
 @dataclass(slots=True)
-class _Index:
+class Index:
+    """The nodes ranked for one shape, and how far the ranking has followed what changed."""
+
     asked: Asked
     """What pods of the shape ask of resources."""
     ranking: Ranking
@@ -54,11 +56,11 @@ class Candidates:
     def __init__(self, fleet: Fleet, fragmentation: Fragmentation) -> None:
         self._fleet = fleet
         self._fragmentation = fragmentation
-        self._indices: OrderedDict[Hashable, _Index] = OrderedDict()
+        self.indices: OrderedDict[Hashable, Index] = OrderedDict()
 
     @property
     def live_shapes(self) -> int:
-        return len(self._indices)
+        return len(self.indices)
 
     def best_first(self, shape: Shape, barred: int = 0) -> Iterator[NodeState]:
         """Every node that has room for the shape, best first; ties go to the smaller name.
@@ -92,29 +94,29 @@ class Candidates:
 
         return score
 
-    def _index(self, shape: Shape) -> _Index:
+    def _index(self, shape: Shape) -> Index:
         fleet = self._fleet
         order = fleet.order
         self._fragmentation.refresh()
-        index = self._indices.get(shape.key)
+        index = self.indices.get(shape.key)
         if index is None:
             size = len(order)
             ranking: Ranking = Levels(size) if shape.node_policy is Policy.FRAGMENTATION else Ranks(size)
-            index = _Index(_resources_only(shape.asked), ranking, order, fleet.layout, swept=size)
+            index = Index(_resources_only(shape.asked), ranking, order, fleet.layout, swept=size)
             index.version = self._fragmentation.version
-            self._indices[shape.key] = index
+            self.indices[shape.key] = index
             room = max(LEAST_SHAPES, min(MOST_SHAPES, MOST_SCORES // max(1, size)))
-            while len(self._indices) > room:
-                self._indices.popitem(last=False)
+            while len(self.indices) > room:
+                self.indices.popitem(last=False)
         elif index.layout != fleet.layout:
             before = {name: at for at, name in enumerate(index.order)}
             index.ranking = index.ranking.moved([before.get(name, -1) for name in order])
             index.order, index.layout, index.swept = order, fleet.layout, 0
-        self._indices.move_to_end(shape.key)
+        self.indices.move_to_end(shape.key)
         self._catch_up(index, shape)
         return index
 
-    def _catch_up(self, index: _Index, shape: Shape) -> None:
+    def _catch_up(self, index: Index, shape: Shape) -> None:
         fleet = self._fleet
         places, nodes, put = fleet.places, fleet.nodes, index.ranking.put
         score = self._scorer(shape, index.asked)

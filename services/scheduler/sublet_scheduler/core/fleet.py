@@ -337,6 +337,15 @@ class Fleet:
                 return name, held.grants[0].card
         return None
 
+    def derive(self) -> None:
+        """Find again, and without telling anybody of a change, what follows from nodes and bookings."""
+        for state in self.nodes.values():
+            version = state.version
+            self._recount(state)
+            state.version = version
+        self._order = tuple(sorted(self.nodes))
+        self._places = {name: at for at, name in enumerate(self._order)}
+
     def _recount(self, state: NodeState) -> None:
         cards = state.inventory.cards if state.inventory else ()
         labels = _labels(state.facts)

@@ -19,6 +19,9 @@ class Ranking(Protocol):
     def in_order(self, barred: int) -> Iterator[int]:
         """Positions with room; `barred` has all bits set in the bytes of positions that are out."""
 
+    def copied(self) -> "bytes | array[int]":
+        """The scores of all positions."""
+
     def moved(self, places: list[int]) -> "Ranking":
         """The same for another order: what was at `places[i]` is at i, -1 where nothing was."""
 
@@ -29,6 +32,16 @@ class Levels:
     def __init__(self, size: int) -> None:
         self._levels = bytearray(b"\xff") * size
         self._counts = [0] * 255 + [size]
+
+    @classmethod
+    def of(cls, levels: bytes) -> "Levels":
+        new = cls(len(levels))
+        new._levels[:] = levels
+        new._counts = [levels.count(level) for level in range(256)]
+        return new
+
+    def copied(self) -> bytes:
+        return bytes(self._levels)
 
     def put(self, at: int, score: int | None) -> None:
         level = 255 if score is None else score
@@ -63,6 +76,18 @@ class Ranks:
     def __init__(self, size: int) -> None:
         self._scores = array("q", [NOWHERE]) * size
         self._least = [NOWHERE] * -(-size // _BLOCK)
+
+    @classmethod
+    def of(cls, scores: "array[int]") -> "Ranks":
+        new = cls(len(scores))
+        for at, score in enumerate(scores):
+            new._scores[at] = score
+        for block in range(len(new._least)):
+            new._least[block] = min(scores[block * _BLOCK : (block + 1) * _BLOCK])
+        return new
+
+    def copied(self) -> "array[int]":
+        return self._scores[:]
 
     def put(self, at: int, score: int | None) -> None:
         self._scores[at] = NOWHERE if score is None else score

@@ -1,7 +1,7 @@
 """One task owns the engine: it takes events in one order, answers reviews and hands effects out.
 
 Watches `submit`, webhook calls `ask`, performed effects `report`; nobody else touches the engine, so it needs
-no locks and what it did can be replayed from `recent`.
+no locks and what it did can be replayed from what the recorder is told.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ log = structlog.get_logger()
 
 INBOX_EVENTS = 1_000
 """When it is full, watches wait: they lag, and lose nothing."""
-RECENT_EVENTS = 2_000
 BREATH_EVENTS = 20
 """Events handled before other tasks get a turn."""
 
@@ -36,6 +35,14 @@ class Deciding(Protocol):
     def handle(self, event: Event, *, now: float) -> list[Effect]: ...
 
     def due(self, now: float) -> float | None: ...
+
+
+class Recording(Protocol):
+    """The flight recorder as the driver sees it."""
+
+    def note(self, now: float, event: Event, effects: list[Effect]) -> None: ...
+
+    def rest(self) -> None: ...
 
 
 class Outlet(Protocol):
@@ -62,12 +69,14 @@ class Driver:
         *,
         clock: Callable[[], float],
         observe: Callable[[Answer, float], None],
+        recorder: Recording,
     ) -> None:
         """`observe` is told of each answer and the seconds it took from its question."""
         self._engine = engine
         self._outlet = outlet
         self._clock = clock
         self._observe = observe
+        self._recorder = recorder
         self._inbox: asyncio.Queue[Event] = asyncio.Queue(maxsize=INBOX_EVENTS)
         self._outcomes: deque[Event] = deque()  # at most one for each effect on its way
         self._asked: dict[DecisionId, asyncio.Future[Answer]] = {}
@@ -77,7 +86,6 @@ class Driver:
         outlet.on_room = self._wake.set
         self.rebuilt = asyncio.Event()
         """Set while the engine knows all that pods and ledger say."""
-        self.recent: deque[tuple[float, Event, list[Effect]]] = deque(maxlen=RECENT_EVENTS)
 
     async def submit(self, event: Event) -> None:
         await self._inbox.put(event)
@@ -135,6 +143,7 @@ class Driver:
 
     async def _rest(self) -> None:
         """Until something comes or is due."""
+        self._recorder.rest()
         self._wake.clear()
         now = self._clock()
         due = self._engine.due(now)
@@ -147,7 +156,7 @@ class Driver:
     def _handle(self, event: Event) -> None:
         now = self._clock()
         effects = self._engine.handle(event, now=now)
-        self.recent.append((now, event, effects))
+        self._recorder.note(now, event, effects)
         for effect in effects:
             if isinstance(effect, Answer):
                 self._answer(effect)

@@ -45,7 +45,7 @@ class Fragmentation:
         self._fleet = fleet
         self._workload = workload
         self._views: dict[str, NodeView] = {}
-        self._tables = Tables((), {})
+        self.tables = Tables((), {})
         self.weights = Weights()
         self.version = 0
         """Scores of an older version are a little out of date."""
@@ -55,18 +55,18 @@ class Fragmentation:
 
     def refresh(self) -> None:
         """Take a new target workload when enough was learned or cards of a new kind came."""
-        new_kinds = not (self._fleet.kinds.keys() <= self._tables.counted.keys())
+        new_kinds = not (self._fleet.kinds.keys() <= self.tables.counted.keys())
         if not (new_kinds or self._workload.moved):
             return
         target = self._workload.target(afresh=new_kinds)
         if target is not None:
-            self._tables = Tables(target, dict(self._fleet.kinds))
+            self.tables = Tables(target, dict(self._fleet.kinds))
             self._views.clear()
             self.version += 1
 
     def scorer(self, asked: Asked) -> Callable[[NodeState], int | None]:
         """Says how a node ranks for a pod of at most one load, 0 the best; None where it has no room."""
-        tables, views = self._tables, self._views
+        tables, views = self.tables, self._views
         sized = tables.sized(asked.loads[0]) if asked.loads else None
         host = cpu_milli, memory_mib = asked.cpu_milli, asked.memory_mib
         whole = sized.cards if sized and sized.exclusive else 0
@@ -93,7 +93,7 @@ class Fragmentation:
     def score_with(self, node: NodeState, assigned: Assigned, asked: Asked) -> int:
         """How a node ranks for any pod, with `assigned` put on it."""
         view = self._view(node)
-        row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
+        row = self.tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
         cards = sum(load.cards for load in assigned.loads)
         level = self._level(view, view.lost_with(row, assigned), asked, max(1, cards))
         return min(LEVELS - 1, level + 16 * assigned.grown)
@@ -101,7 +101,7 @@ class Fragmentation:
     def card_order(self, node: NodeState, asked: Asked) -> CardOrder:
         """The cards of the node, the one whose use falls least first; of equals the fullest."""
         view = self._view(node)
-        row = self._tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
+        row = self.tables.row(view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib)
 
         def order(state: CardState, load: Load) -> tuple[int, int, int, int]:
             lost = floor(view.fall(row, load, state) / STEP)
@@ -111,7 +111,7 @@ class Fragmentation:
 
     def _level(self, view: NodeView, lost: Lost, asked: Asked, cards: int) -> int:
         use, taken, kind = lost
-        stranded = self._tables.stranded(
+        stranded = self.tables.stranded(
             view.free - taken, view.cpu_milli - asked.cpu_milli, view.memory_mib - asked.memory_mib
         )
         loss = use + self.weights.stranded * (stranded - view.stranded)
@@ -125,5 +125,5 @@ class Fragmentation:
         if view is None or view.node is not node or view.version != node.version:
             if len(self._views) >= _MOST_VIEWS:
                 self._views.clear()
-            view = self._views[node.name] = NodeView(node, self._tables)
+            view = self._views[node.name] = NodeView(node, self.tables)
         return view

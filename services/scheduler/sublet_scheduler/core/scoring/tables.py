@@ -156,7 +156,7 @@ class Tables:
 
     def __init__(self, target: Target, cards: Mapping[Kind, int]) -> None:
         self.counted = cards
-        self._target = target
+        self.target = target
         self._cpus = sorted({task.cpu_milli for task, _ in target})
         self._memories = sorted({task.memory_mib for task, _ in target})
         self._prices = _prices(target, cards)
@@ -172,9 +172,7 @@ class Tables:
     def kind(self, kind: Kind) -> KindTable:
         table = self._kinds.get(kind)
         if table is None:
-            tasks = [
-                self._seen_by(kind, task, weight) for task, weight in self._target if accepts(task, kind)
-            ]
+            tasks = [self._seen_by(kind, task, weight) for task, weight in self.target if accepts(task, kind)]
             table = KindTable(kind, len(self._numbered), tasks, self._prices.get(kind, 0.0))
             self._kinds[kind] = table
             self._numbered.append(table)

@@ -55,7 +55,7 @@ FIRST_GUESS = (
 
 
 @dataclass(slots=True)
-class _Seen:
+class Seen:
     """How often a task was asked for. The mean of the host's memory belongs to the task as it is told."""
 
     task: Task
@@ -71,7 +71,7 @@ class Workload:
     """`expected` are pods and how often each comes; where nothing is expected a first guess serves."""
 
     def __init__(self, expected: Sequence[tuple[PodAsk, float]] = ()) -> None:
-        self._tasks: dict[Key, _Seen] = {}
+        self._tasks: dict[Key, Seen] = {}
         self._weight = 1.0
         """Of the next observation."""
         self._since = 0.0
@@ -117,7 +117,7 @@ class Workload:
             key = _key(load, ask)
             seen = self._tasks.get(key)
             if seen is None:
-                seen = self._tasks[key] = _Seen(_task(load, ask))
+                seen = self._tasks[key] = Seen(_task(load, ask))
             seen.weight += weight
             seen.memory_mib += weight * ask.memory_mib
             self._since += weight
@@ -133,7 +133,7 @@ class Workload:
         self._target = {key: weight * scale for key, weight in self._target.items()}
 
 
-def _heaviest_first(known: tuple[Key, _Seen]) -> float:
+def _heaviest_first(known: tuple[Key, Seen]) -> float:
     return -known[1].weight
 
 
