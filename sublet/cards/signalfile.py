@@ -1,9 +1,11 @@
 """A file of JSON lines that stands in for a driver's health reports, in the words of `sublet health replay`.
 
-Lines are taken as they are appended; what was in the file before the start is over, as it is for a driver's
-events. Of the replay's lines only those a card source could see are taken.
+Lines are taken as they are appended, also by whoever puts a longer file in its place; what was there before
+the start is over, as it is for a driver's events. Of the replay's lines only those are taken which a card
+source could see.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -124,6 +126,7 @@ class SignalFile:
         self._path = path
         self._node = node
         self._inode, self._offset = self._end()
+        self._begins = self._digest(self._offset)
 
     def _end(self) -> tuple[int, int]:
         try:
@@ -133,18 +136,28 @@ class SignalFile:
         return state.st_ino, state.st_size
 
     def news(self) -> list[Observation]:
-        """Whole new lines only; a file that became shorter or was replaced is read from its start."""
+        """Whole new lines only. A file that became shorter is read from its start, as is another one in its
+        place, unless that begins with all that was read: a ConfigMap is replaced as a whole."""
         inode, size = self._end()
-        if inode != self._inode or size < self._offset:
-            self._inode, self._offset = inode, 0
+        if size < self._offset or (inode != self._inode and self._digest(self._offset) != self._begins):
+            self._offset = 0
+        self._inode = inode
         if size == self._offset:
             return []
         with self._path.open("rb") as file:
             file.seek(self._offset)
             whole, newline, _ = file.read(size - self._offset).rpartition(b"\n")
         self._offset += len(whole) + len(newline)
+        self._begins = self._digest(self._offset)
         found = (self._read(line) for line in whole.decode(errors="replace").splitlines() if line.strip())
         return [one for one in found if one is not None]
+
+    def _digest(self, size: int) -> bytes:
+        """Of the first `size` bytes."""
+        if not size:
+            return b""
+        with self._path.open("rb") as file:
+            return hashlib.sha256(file.read(size)).digest()
 
     def _read(self, line: str) -> Observation | None:
         try:

@@ -12,10 +12,10 @@ from sublet.kube.kind import NODES
 from sublet.kube.port import Json, Kube
 from sublet.model.card import Card, Inventory, Taint
 from sublet.model.errors import Unavailable
-from sublet.model.health import HealthState, Verdict
+from sublet.model.health import Breaker, HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardUse, LedgerGrant, NodeLedger, Shareable
-from sublet.wire.health import verdict_in
+from sublet.wire.health import breaker_in, verdict_in
 from sublet.wire.ledger import node_ledger_in
 from sublet.wire.node import inventory_in, occupancy_in
 
@@ -76,6 +76,12 @@ async def read_verdicts(bus: Bus) -> list[Verdict]:
     """All verdicts by node, then card; raises Unavailable where the bus does not answer."""
     entries = await _entries(bus, subjects.VERDICTS_BUCKET)
     return sorted((verdict_in(one.value) for one in entries.values()), key=lambda one: (one.node, one.card))
+
+
+async def read_breaker(bus: Bus) -> Breaker:
+    """As healthd keeps it; one that never opened was never written. Raises Unavailable."""
+    entry = (await _entries(bus, subjects.HEALTHD_BUCKET)).get(subjects.BREAKER_KEY)
+    return breaker_in(entry.value) if entry else Breaker()
 
 
 async def _entries(bus: Bus, bucket: str) -> dict[str, Entry]:

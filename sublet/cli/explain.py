@@ -21,7 +21,7 @@ from sublet.contract.queue import Order, order
 from sublet.contract.reading import read_pod
 from sublet.contract.waiting import nearest_in
 from sublet.model.claim import PodAsk
-from sublet.model.errors import BadRequest
+from sublet.model.errors import BadRequest, NotFound
 from sublet.model.ids import PodRef
 from sublet.model.reasons import EXPLANATIONS, Reason, Refusal
 
@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Json]]:
     """The pod, whether foreign names count in its namespace, and all claimed pods that may be seen."""
     from sublet.kube.errors import KubeError
+    from sublet.kube.errors import NotFound as KubeNotFound
     from sublet.kube.kind import NAMESPACES, PODS
     from sublet.kube.port import Selection
 
@@ -61,7 +62,13 @@ async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Jso
     before, slash, after = arguments.pod.partition("/")
     namespace, name = (before, after) if slash else (arguments.namespace, before)
     async with reaching.open_kube(arguments) as kube:
-        pod = await kube.get(PODS, name, namespace=namespace)
+        try:
+            pod = await kube.get(PODS, name, namespace=namespace)
+        except KubeNotFound:
+            raise NotFound(
+                f"no pod {name} in namespace {namespace}",
+                hint="Name another namespace with -n; `kubectl get pods -A` lists all pods",
+            ) from None
         labels = (await kube.get(NAMESPACES, namespace))["metadata"].get("labels") or {}
         claimed: Sequence[Json] = ()
         if keys.GATE in podspec.gates(pod):

@@ -212,7 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Failed due to {error}", file=sys.stderr)
         return 1
     show = details if arguments.details else summary
-    sys.stdout.write(show(sharing_nodes(nodes, pods)))
+    try:
+        sys.stdout.write(show(sharing_nodes(nodes, pods)))
+        sys.stdout.flush()
+    except BrokenPipeError:  # `kubectl inspect gpushare | head`
+        sys.stderr.close()
     return 0
 
 

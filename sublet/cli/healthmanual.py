@@ -12,7 +12,7 @@ import re
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sublet.cli import reaching
 from sublet.cli.commands import Commands
@@ -20,7 +20,7 @@ from sublet.cli.events import event_document
 from sublet.cli.output import add_output, print_json
 from sublet.contract import subjects
 from sublet.model.errors import BadRequest, NotFound
-from sublet.model.health import HealthState, ManualAct, Verdict
+from sublet.model.health import Breaker, HealthState, ManualAct, Verdict
 from sublet.model.ids import CardId, NodeName
 
 if TYPE_CHECKING:
@@ -54,8 +54,13 @@ def register(actions: Commands) -> None:
             )
         _add_common(parser)
         parser.set_defaults(run=run, what=what)
-    parser = actions.add_parser("breaker", help="open or close the breaker by hand", description=__doc__)
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    parser = actions.add_parser(
+        "breaker", help="show the breaker; open or close it by hand", description=__doc__
+    )
+    reaching.add_nats(parser)
+    add_output(parser)
+    parser.set_defaults(run=show_breaker)
+    verbs = parser.add_subparsers(metavar="VERB")
     for verb, text in BREAKER.items():
         one = verbs.add_parser(verb, help=text, description=f"{text[0].upper()}{text[1:]}.")
         _add_common(one)
@@ -80,6 +85,53 @@ def _until(text: str) -> int | datetime:
     if moment.tzinfo is None:
         raise argparse.ArgumentTypeError(f"{text!r} has no time zone")
     return moment
+
+
+def show_breaker(arguments: argparse.Namespace) -> int:
+    breaker = asyncio.run(_read_breaker(arguments))
+    if arguments.output == "json":
+        print_json(breaker_document(breaker))
+    else:
+        print("\n".join(breaker_lines(breaker)))
+    return 0
+
+
+async def _read_breaker(arguments: argparse.Namespace) -> Breaker:
+    from sublet.cli.cluster import read_breaker
+
+    reaching.quiet_log()
+    async with reaching.open_bus(arguments) as bus:
+        return await read_breaker(bus)
+
+
+def breaker_document(breaker: Breaker) -> dict[str, Any]:
+    from sublet.wire.judged import rfc3339
+
+    return {
+        "state": breaker.state.value,
+        "why": breaker.why,
+        "by": breaker.by,
+        "since": rfc3339(breaker.since_ms) if breaker.since_ms else None,
+        "taken": [
+            {"node": one.node, "card": one.card, "reason": one.reason, "time": rfc3339(one.at_ms)}
+            for one in breaker.taken
+        ],
+    }
+
+
+def breaker_lines(breaker: Breaker) -> list[str]:
+    """The breaker for people, and what can be asked of it."""
+    told = breaker_document(breaker)
+    why = f": {breaker.why}" if breaker.why else ""
+    since = f" since {told['since']}, by {breaker.by or 'healthd'}" if told["since"] else ""
+    return [
+        f"{breaker.state.value.replace('_', '-')}{since}{why}",
+        *(
+            f"  took {one['card']} of {one['node']} for {one['reason']} at {one['time']}"
+            for one in told["taken"]
+        ),
+        *(f"  sublet health breaker {verb}: {text}" for verb, text in BREAKER.items()),
+    ]
 
 
 def run(arguments: argparse.Namespace) -> int:

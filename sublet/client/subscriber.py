@@ -16,6 +16,7 @@ from sublet.bus.port import Bus, Message
 from sublet.contract import cloudevents, subjects
 from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, NodeName
+from sublet.runtime.log import warn_only
 
 log = structlog.get_logger()
 
@@ -77,6 +78,7 @@ class Client:
             BadRequest: an unknown kind, or a time without a zone.
             Unavailable: with ``follow=False``, when the server cannot be reached.
         """
+        warn_only()
         patterns = _patterns(kinds, node, card)
         if isinstance(since, datetime) and since.tzinfo is None:
             raise BadRequest(f"since={since.isoformat()} has no time zone")

@@ -44,6 +44,16 @@ def configure(service: str, *, level: str = "info", json: bool | None = None) ->
     root.setLevel(max(number, logging.WARNING))
 
 
+def warn_only() -> None:
+    """In a program that did not set structlog up, log warnings alone, and on standard error."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            cache_logger_on_first_use=False,
+        )
+
+
 _encode = JSONEncoder(default=repr).encode
 """One for all lines: json.dumps makes a new encoder for each."""
 

@@ -138,6 +138,66 @@ def test_events_can_be_narrowed(demo: Demo) -> None:
     assert changes[0]["position"] not in [one["position"] for one in after]
 
 
+def test_the_breaker_is_shown_with_what_can_be_asked_of_it(demo: Demo) -> None:
+    assert demo.json("health", "breaker")["state"] == "closed"
+    told = demo.run("health", "breaker").stdout.splitlines()
+    assert told[0].startswith("closed")
+    assert any(line.startswith("  sublet health breaker half-open: ") for line in told)
+
+
+def test_a_pod_that_is_not_there_is_named_with_the_way_out(demo: Demo) -> None:
+    ran = demo.run("explain", "demo/nope")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "sublet: no pod nope in namespace demo. Name another namespace with -n; "
+        "`kubectl get pods -A` lists all pods\n"
+    )
+
+
+def test_nothing_stands_against_what_sublet_runs_itself(demo: Demo) -> None:
+    told = demo.json("migrate")
+    assert (told["against"], told["components"]) == (0, [])
+    assert {one["outcome"] for one in told["workloads"]} == {"placed"}
+
+
+@pytest.mark.parametrize("command", [("events",), ("cards",), ("cards", "-o", "json")], ids=" ".join)
+def test_a_reader_that_leaves_early_ends_a_command_quietly(demo: Demo, command: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [*SUBLET, *command], env=demo.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait(timeout=WITHIN_S) == 0
+
+
+SUBSCRIBER = """
+import asyncio, os
+from sublet.client import events
+
+async def main():
+    async for event in events(os.environ["SUBLET_NATS_URL"], kinds=["health"], since=0, follow=False):
+        print(event.kind)
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_reads_events_prints_them_alone(demo: Demo) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SUBSCRIBER],
+        env=demo.env,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=True,
+    )
+    assert set(ran.stdout.splitlines()) == {"health"}
+    assert ran.stderr == ""
+
+
 def test_release_asks_twice_about_a_node_that_is_ready(demo: Demo) -> None:
     refused = demo.run("release", "node-c")
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -152,6 +152,22 @@ def test_a_file_that_became_shorter_is_read_from_its_start(tmp_path: Path) -> No
     assert [one.code for one in signals.news()] == [31]
 
 
+def test_a_file_in_its_place_is_read_on_where_it_begins_the_same_and_else_from_its_start(
+    tmp_path: Path,
+) -> None:
+    path, other = tmp_path / "signals", tmp_path / "other"
+    path.write_text(line(kind="xid", code=79))
+    signals = SignalFile(path, NODE)
+    for text, codes in (
+        (line(kind="xid", code=79) + line(kind="xid", code=48), [48]),
+        (line(kind="xid", code=79) + line(kind="xid", code=48), []),
+        (line(kind="xid", code=31) + line(kind="xid", code=48) * 2, [31, 48, 48]),
+    ):
+        other.write_text(text)
+        other.rename(path)
+        assert [one.code for one in signals.news()] == codes
+
+
 def test_a_bad_line_is_logged_and_the_next_one_read(tmp_path: Path) -> None:
     path = tmp_path / "signals"
     path.touch()

@@ -66,6 +66,28 @@ def test_each_card_says_the_first_thing_against_it() -> None:
     }
 
 
+def test_of_reasons_said_equally_often_the_one_that_passes_is_told() -> None:
+    nodes = one_node(card("full"), card("model", index=1, model="NVIDIA T4"))
+    nodes.use("full", 7 * GIB)
+    told = nodes.message(share(4), annotations={keys.CARD_MODELS: "a100"})
+    assert told.startswith("no room now (1 InsufficientMemory, 1 ModelMismatch): not enough free memory")
+
+
+def test_of_two_reasons_that_pass_the_one_that_is_asked_last_is_told() -> None:
+    nodes = one_node(card("full"), card("busy", index=1))
+    nodes.use("full", 7 * GIB)
+    nodes.use("busy", 1, 80)
+    told = nodes.message(share(4, gpu_core=30))
+    assert told.startswith("no room now (1 InsufficientMemory, 1 InsufficientCores): not enough free compute")
+
+
+def test_what_most_cards_say_is_told_as_such() -> None:
+    nodes = one_node(card("full"), card("t4", index=1, model="NVIDIA T4"), card("k80", index=2, model="K80"))
+    nodes.use("full", 7 * GIB)
+    told = nodes.message(share(4), annotations={keys.CARD_MODELS: "a100"})
+    assert ": mostly the card's model is not among those asked for;" in told
+
+
 def test_a_whole_card_is_refused_by_every_card_in_use() -> None:
     nodes = one_node(*cards("n1", 2), replace(card("leak", index=2), used_outside_mib=5))
     nodes.use("n1-0", 1)

@@ -179,5 +179,10 @@ def _sentence(reasons: dict[Reason, int], larger: str) -> str:
     counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
     if larger:
         return f"{larger} ({counts})"
-    worst = max(reasons, key=lambda reason: reasons[reason])
-    return f"no room now ({counts}): mostly {EXPLANATIONS[worst].text}; {EXPLANATIONS[worst].way_out}"
+    most = max(reasons.values())
+    tied = [reason for reason in Reason if reasons.get(reason) == most]
+    # what passes when pods end says more than what only another pod or node would change; and of several
+    # the one that is asked last, since what it is said of came nearest
+    worst = max(tied, key=lambda reason: (reason in MISSED, tied.index(reason)))
+    mostly = "mostly " if len(tied) == 1 < len(reasons) else ""
+    return f"no room now ({counts}): {mostly}{EXPLANATIONS[worst].text}; {EXPLANATIONS[worst].way_out}"
