@@ -162,6 +162,7 @@ def wishes_document(wishes: Wishes) -> dict[str, str]:
         keys.LINK: wishes.link.value if wishes.link is not LinkWish.PREFERRED else "",
         keys.NUMA: "same" if wishes.one_numa else "",
         keys.SAME_CARD: wishes.same_card or "",
+        keys.APART: wishes.apart or "",
     }
     return {key: value for key, value in found.items() if value}
 

@@ -177,8 +177,18 @@ def _replicas(document: Document, value: Mapping[str, Any], kind: str, path: Pat
     _check(document, template, POD_SHAPE, (*where, "template"))
     _refuse_twins(document, template, (*where, "template"))
     for number in range(1 if count is None else count):
-        names = {"name": f"{owner['name']}-{number}", "namespace": owner["namespace"]}
-        yield {**template, "kind": "Pod", "metadata": {**(template.get("metadata") or {}), **names}}
+        meta = {
+            **(template.get("metadata") or {}),
+            "name": f"{owner['name']}-{number}",
+            "namespace": owner["namespace"],
+            "ownerReferences": [_owner(kind, owner)],
+        }
+        yield {**template, "kind": "Pod", "metadata": meta}
+
+
+def _owner(kind: str, owner: Mapping[str, Any]) -> Json:
+    uid = owner.get("uid") or f"{kind}/{owner['namespace']}/{owner['name']}"
+    return {"kind": kind, "name": owner["name"], "uid": uid, "controller": True}
 
 
 def _named(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -56,6 +56,7 @@ NUMA = f"{PREFIX}numa"
 ISOLATION = f"{PREFIX}isolation"
 SERVICE_CLASS = f"{PREFIX}service-class"
 SAME_CARD = f"{PREFIX}same-card"
+APART = f"{PREFIX}apart"
 GANG = f"{PREFIX}gang"
 GANG_SIZE = f"{PREFIX}gang-size"
 USER_ANNOTATIONS = frozenset(
@@ -71,6 +72,7 @@ USER_ANNOTATIONS = frozenset(
         ISOLATION,
         SERVICE_CLASS,
         SAME_CARD,
+        APART,
         GANG,
         GANG_SIZE,
     }

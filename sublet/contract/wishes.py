@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from sublet.contract import keys, podspec
 from sublet.contract.podspec import Json
-from sublet.model.claim import LinkWish, Policy, ServiceClass, Wishes
+from sublet.model.claim import Apart, LinkWish, Policy, ServiceClass, Wishes
 from sublet.model.ids import CardId
 from sublet.model.reasons import Refusal, RefusalCode
 
@@ -53,6 +53,12 @@ def read_wishes(
             message=f"{keys.SAME_CARD}={same_card!r} with a claim of {max(cards_per_claim)} cards",
             hint="A same-card group shares one card: ask for one card in each container",
         )
+    if same_card is not None and keys.APART in written:
+        return Refusal(
+            code=RefusalCode.CONFLICTING_KEYS,
+            message=f"{keys.SAME_CARD}={same_card!r} with {keys.APART}={written[keys.APART]!r}",
+            hint="Pods share a card or keep apart: remove one of the two",
+        )
     service_class = ServiceClass(written[keys.SERVICE_CLASS]) if keys.SERVICE_CLASS in written else None
     usual = _USUAL.get(service_class)
     return Wishes(
@@ -65,6 +71,7 @@ def read_wishes(
         service_class=service_class,
         link=LinkWish(written.get(keys.LINK, LinkWish.PREFERRED)),
         one_numa=keys.NUMA in written,
+        apart=Apart(written[keys.APART]) if keys.APART in written else None,
         same_card=same_card,
         node_selector=dict((pod.get("spec") or {}).get("nodeSelector") or {}),
         affinity=podspec.required_affinity(pod),
@@ -89,6 +96,8 @@ def _judge(key: str, value: object) -> Refusal | None:
         return None if value in list(Policy) else _bad(key, value, tuple(Policy))
     if key == keys.LINK:
         return None if value in list(LinkWish) else _bad(key, value, tuple(LinkWish))
+    if key == keys.APART:
+        return None if value in list(Apart) else _bad(key, value, tuple(Apart))
     if key == keys.NUMA:
         return None if value in NUMA_VALUES else _bad(key, value, NUMA_VALUES)
     if key == keys.SERVICE_CLASS:

@@ -25,6 +25,13 @@ class ServiceClass(StrEnum):
     OFFLINE = "offline"  # fills what others leave, and gives way to them
 
 
+class Apart(StrEnum):
+    """Where replicas of one owner keep away from each other as long as there is room elsewhere."""
+
+    CARDS = "cards"
+    NODES = "nodes"
+
+
 class LinkWish(StrEnum):
     PREFERRED = "preferred"
     REQUIRED = "required"
@@ -99,6 +106,7 @@ class Wishes:
     link: LinkWish = LinkWish.PREFERRED
     one_numa: bool = False
     """All cards of the pod are on one NUMA node of their machine."""
+    apart: Apart | None = None
     same_card: str | None = None
     """A group name within the namespace: all its members share one card."""
     service_class: ServiceClass | None = None

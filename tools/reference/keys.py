@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import NATIVE_NAME
 from sublet.contract.wishes import NUMA_VALUES, read_wishes
-from sublet.model.claim import LinkWish, Policy
+from sublet.model.claim import Apart, LinkWish, Policy
 from sublet.model.reasons import Refusal, RefusalCode
 from tools.reference.page import code, codes, page, table
 
@@ -55,6 +55,10 @@ WISHES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "online pods are kept apart from offline ones, which fill what is left and give way",
     ),
     keys.SAME_CARD: (("a name",), "all pods of the namespace with the same name here share one card"),
+    keys.APART: (
+        tuple(Apart),
+        "replicas of one owner: on different cards, or on different nodes, as long as there is room elsewhere",
+    ),
     keys.GANG: (("a name",), "place all pods of this name together or none"),
     keys.GANG_SIZE: (("1..10000",), "how many pods with a claim the gang has"),
 }

@@ -168,6 +168,19 @@ def test_policies_are_options(sublet: Sublet) -> None:
     assert cards("--node-policy", "spread", "--card-policy", "spread") == ["A", "C"]
 
 
+def test_the_replicas_of_a_workload_keep_apart_where_they_wish_it(sublet: Sublet) -> None:
+    template = pod("x", container(gpu_memory=1024), annotations={"sublet.dev/apart": "nodes"})
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    }
+    nodes = [node("n1", card("A"), card("B")), node("n2", card("C"))]
+    found = sublet.place(workload, on=nodes)
+    assert [one["containers"]["main"][0]["card"] for one in found] == ["A", "C", "B"]
+
+
 def test_ratios_are_options(sublet: Sublet) -> None:
     two = [pod("a", container(gpu_memory=8192)), pod("b", container(gpu_memory=4096))]
     nodes = [node("n1", card("A", model="NVIDIA A100"))]

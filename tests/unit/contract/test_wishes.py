@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sublet.contract import keys
-from sublet.model.claim import LinkWish, Policy, Requirement, Toleration, Wishes
+from sublet.model.claim import Apart, LinkWish, Policy, Requirement, Toleration, Wishes
 from sublet.model.reasons import Refusal, RefusalCode
 from tests.builders import ask, container, pod, reading
 
@@ -44,6 +44,8 @@ def test_without_annotations_links_are_preferred_and_the_rest_is_open() -> None:
         (keys.LINK, "preferred", "link", LinkWish.PREFERRED),
         (keys.NUMA, "same", "one_numa", True),
         (keys.SAME_CARD, "team-1", "same_card", "team-1"),
+        (keys.APART, "cards", "apart", Apart.CARDS),
+        (keys.APART, "nodes", "apart", Apart.NODES),
     ],
 )
 def test_each_wish_is_read(key: str, value: str, attribute: str, read: object) -> None:
@@ -77,6 +79,7 @@ def test_what_is_not_built_yet_says_so(key: str, value: str) -> None:
         (keys.CARD_POLICY, ""),
         (keys.LINK, "nvlink"),
         (keys.NUMA, "other"),
+        (keys.APART, "zones"),
         (keys.SERVICE_CLASS, "batch"),
         (keys.SAME_CARD, " "),
         (keys.SAME_CARD, 1),
@@ -105,6 +108,13 @@ def test_annotations_of_others_are_no_business_of_ours() -> None:
 
 def test_a_pod_without_a_claim_may_say_what_it_likes() -> None:
     assert reading(pod("pod", {"name": "main"}, annotations={"sublet.dev/typo": "x"})) is None
+
+
+def test_pods_share_a_card_or_keep_apart() -> None:
+    both = reading(pod("p", annotations={keys.SAME_CARD: "g", keys.APART: "cards"}))
+    assert isinstance(both, Refusal)
+    assert both.code is RefusalCode.CONFLICTING_KEYS
+    assert keys.APART in both.message
 
 
 def test_a_same_card_group_is_for_claims_of_one_card() -> None:

@@ -90,7 +90,13 @@ class Nodes:
         )
         group = ask.wishes.same_card
         same_card = (ask.pod.namespace, group) if group else None
-        self.fleet.book(placement.node, key, Booking(ref=ask.pod, held=held, same_card=same_card))
+        booking = Booking(
+            ref=ask.pod,
+            held=held,
+            same_card=same_card,
+            replica_of=ask.owner if ask.wishes.apart else "",
+        )
+        self.fleet.book(placement.node, key, booking)
         return key
 
     def fill_host(self, name: str, cpu_milli: int = 0, memory_mib: int = 0) -> None:

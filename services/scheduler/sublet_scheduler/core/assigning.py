@@ -75,10 +75,15 @@ def assign(
     cards: Sequence[CardState], asked: Asked, *, shares_per_card: int, order: CardOrder | None = None
 ) -> Assigned | Objections:
     """Choose cards of one node, given by ascending index, for all loads of a pod."""
-    order = order or (_emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first)
+    order = order or usual_order(asked)
     if asked.wishes.one_numa:
         return _on_one_numa(cards, asked, shares_per_card, order)
     return _anywhere(cards, asked, shares_per_card, order)
+
+
+def usual_order(asked: Asked) -> CardOrder:
+    """The order of policies that look at nothing but the card."""
+    return _emptiest_first if asked.card_policy is Policy.SPREAD else _fullest_first
 
 
 def _on_one_numa(

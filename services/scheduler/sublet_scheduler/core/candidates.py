@@ -6,12 +6,19 @@ of the fleet. Whether the pod may run on a node is tested when the node is taken
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sublet.model.claim import Policy
-from sublet.model.ids import NodeName
-from sublet_scheduler.core.assigning import Asked, Assigned, assign, too_large
+from sublet.model.ids import CardId, NodeName
+from sublet_scheduler.core.assigning import (
+    Asked,
+    Assigned,
+    CardOrder,
+    assign,
+    too_large,
+    usual_order,
+)
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.ranking import Levels, Ranking, Ranks
 from sublet_scheduler.core.scoring.fragmentation import Fragmentation
@@ -43,6 +50,10 @@ class Index:
     swept: int = 0
 
 
+def _fewest_first(beside: Mapping[CardId, int], order: CardOrder) -> CardOrder:
+    return lambda state, load: (beside.get(state.card.id, 0), *order(state, load))
+
+
 def _resources_only(asked: Asked) -> Asked:
     wishes = replace(
         asked.wishes, card_models=(), exclude_card_models=(), card_uuids=(), exclude_card_uuids=()
@@ -71,11 +82,16 @@ class Candidates:
         for at in index.ranking.in_order(barred):
             yield self._fleet.nodes[index.order[at]]
 
-    def assign_on(self, node: NodeState, asked: Asked) -> Assigned | None:
-        """The cards of `node` for a pod, as its card policy wishes."""
+    def assign_on(
+        self, node: NodeState, asked: Asked, beside: Mapping[CardId, int] | None = None
+    ) -> Assigned | None:
+        """The cards of `node` for a pod, as its card policy wishes; those first that have the fewest of the
+        replicas that it keeps apart from, which `beside` counts."""
         order = None
         if asked.card_policy is Policy.FRAGMENTATION:
             order = self._fragmentation.card_order(node, asked)
+        if beside:
+            order = _fewest_first(beside, order or usual_order(asked))
         outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card, order=order)
         return outcome if isinstance(outcome, Assigned) else None
 

@@ -4,7 +4,7 @@ A plan costs nobody anything by itself: it names who is waited for (or evicted),
 pods behind may take without making the wait longer.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sublet.model.claim import PodAsk, ServiceClass
@@ -101,6 +101,11 @@ def apart(node: NodeState, mine: ServiceClass) -> NodeState:
         if booking.service_class not in (None, mine)
         for grant in counted_grants(booking.held)
     }
+    return without(node, taken)
+
+
+def without(node: NodeState, taken: Collection[CardId]) -> NodeState:
+    """`node` as if the cards `taken` took no more."""
     if not taken:
         return node
     cards = {id_: replace(card, open=False) if id_ in taken else card for id_, card in node.cards.items()}

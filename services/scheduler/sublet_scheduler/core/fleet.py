@@ -52,6 +52,8 @@ class Booking:
     held: tuple[Held, ...]
     same_card: tuple[str, str] | None = None
     """(namespace, group) of a same-card group."""
+    replica_of: str = ""
+    """UID of the owner, where its pods wish to be apart."""
     service_class: ServiceClass | None = None
 
 
@@ -199,6 +201,8 @@ class Fleet:
         self.nodes: dict[NodeName, NodeState] = {}
         self.groups: dict[tuple[str, str], dict[str, NodeName]] = {}
         """Same-card group -> booking key -> node."""
+        self.replicas: dict[str, dict[NodeName, set[str]]] = {}
+        """Owner whose pods wish to be apart -> node -> booking keys."""
         self.changed = Changes()
         """Nodes by what is in use or in scheduling on them."""
         self.described = Changes()
@@ -298,6 +302,8 @@ class Fleet:
             self.unbook(name, key)
         state.bookings[key] = booking
         _count(state, booking, 1)
+        if booking.replica_of:
+            self.replicas.setdefault(booking.replica_of, {}).setdefault(name, set()).add(key)
         if booking.same_card:
             self.groups.setdefault(booking.same_card, {})[key] = name
         self._touch(state)
@@ -307,6 +313,8 @@ class Fleet:
         booking = state.bookings.pop(key, None) if state else None
         if state is None or booking is None:
             return
+        if booking.replica_of:
+            self._forget_replica(booking.replica_of, name, key)
         if booking.same_card:
             members = self.groups[booking.same_card]
             del members[key]
@@ -329,6 +337,23 @@ class Fleet:
             state.hosts[key] = use
         if use or old:
             self._changed(state)
+
+    def replicas_on(self, owner: str, name: NodeName) -> Counter[CardId]:
+        """How many of the owner's replicas sit on each card of the node."""
+        state = self.nodes[name]
+        return Counter(
+            card
+            for key in self.replicas.get(owner, {}).get(name, ())
+            for card in {grant.card for grant in counted_grants(state.bookings[key].held)}
+        )
+
+    def _forget_replica(self, owner: str, name: NodeName, key: str) -> None:
+        by_node = self.replicas[owner]
+        by_node[name].discard(key)
+        if not by_node[name]:
+            del by_node[name]
+        if not by_node:
+            del self.replicas[owner]
 
     def group_card(self, group: tuple[str, str]) -> tuple[NodeName, CardId] | None:
         """Where the members of a same-card group sit, if there are any."""

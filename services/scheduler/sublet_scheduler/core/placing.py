@@ -1,18 +1,18 @@
 """Where a pod goes, or for every node and card why not."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
 from sublet.contract.waiting import with_nearest
-from sublet.model.claim import PodAsk
-from sublet.model.ids import NodeName
+from sublet.model.claim import Apart, PodAsk
+from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
 from sublet_scheduler.core.assigning import grants_of
 from sublet_scheduler.core.candidates import Candidates
-from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past
+from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past, without
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.limits import Amount, Limits
@@ -105,10 +105,12 @@ class Placer:
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
         if over:
             return _over_limit(over)
+        replicas = self.fleet.replicas.get(ask.owner, {}) if ask.wishes.apart else {}
         for real, node in self._views(ask, shape, named, kept):
             if real.name in avoid or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
-            assigned = self.candidates.assign_on(node, shape.asked)
+            beside = self.fleet.replicas_on(ask.owner, real.name) if real.name in replicas else None
+            assigned = self.candidates.assign_on(node, shape.asked, beside)
             if assigned and not totals_lag(node, ask):
                 containers = grants_of(assigned, shape.asked)
                 over = self.limits.against(ask.pod.namespace, Amount.of(counted(ask, containers)))
@@ -149,11 +151,32 @@ class Placer:
         without the cards of the other class first."""
         mine = ask.wishes.service_class
         if mine:
-            with closing(self._in_order(ask, shape, named)) as some:
-                for real in islice(some, NODES_OF_A_CLASS):
-                    yield real, apart(seen_past(real, kept), mine)
+            with closing(self._kept_apart(ask, shape, named)) as some:
+                for real, shut in islice(some, NODES_OF_A_CLASS):
+                    yield real, apart(without(seen_past(real, kept), shut), mine)
+        for real, shut in self._kept_apart(ask, shape, named):
+            yield real, without(seen_past(real, kept), shut)
+
+    def _kept_apart(
+        self, ask: PodAsk, shape: Shape, named: NodeName | None
+    ) -> Generator[tuple[NodeState, Collection[CardId]]]:
+        """Nodes in order, each with cards that are not to be taken; where that leaves no room they come once
+        more, those with the fewest of the pod's replicas first."""
+        held = self.fleet.replicas.get(ask.owner) if ask.wishes.apart else None
+        if not held:
+            for real in self._in_order(ask, shape, named):
+                yield real, ()
+            return
+        crowded: list[NodeState] = []
         for real in self._in_order(ask, shape, named):
-            yield real, seen_past(real, kept)
+            if real.name not in held:
+                yield real, ()
+                continue
+            crowded.append(real)
+            if ask.wishes.apart is Apart.CARDS:
+                yield real, self.fleet.replicas_on(ask.owner, real.name)
+        for real in sorted(crowded, key=lambda node: len(held[node.name])):
+            yield real, ()
 
     def _in_order(self, ask: PodAsk, shape: Shape, named: NodeName | None) -> Generator[NodeState]:
         if named is None:

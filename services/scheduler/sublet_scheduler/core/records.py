@@ -159,10 +159,12 @@ def booking_of(ref: PodRef, ask: PodAsk | None, grants: tuple[LedgerGrant, ...])
             profile=profiles.get(one.container, ""),
         )
     same_card = ask.wishes.same_card if ask else None
+    apart = ask is not None and ask.wishes.apart is not None
     return Booking(
         ref=ref,
         held=tuple(held.values()),
         same_card=(ref.namespace, same_card) if same_card else None,
+        replica_of=ask.owner if ask and apart else "",
         service_class=ask.wishes.service_class if ask else None,
     )
 
