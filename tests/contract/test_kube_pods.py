@@ -267,6 +267,19 @@ async def test_a_pod_without_a_node_goes_at_once(kube: KubeClient, namespace: st
         await kube.get(PODS, "a", namespace=namespace)
 
 
+async def test_a_pod_that_a_finalizer_keeps_is_bound_no_more(kube: KubeClient, namespace: str) -> None:
+    kept = pod("a")
+    kept["metadata"]["finalizers"] = ["example.dev/keep"]
+    await kube.create(PODS, kept, namespace=namespace)
+    await kube.delete(PODS, "a", namespace=namespace)
+    assert (await kube.get(PODS, "a", namespace=namespace))["metadata"]["deletionTimestamp"]
+    with pytest.raises(Conflict, match="is being deleted"):
+        await bind(kube, namespace, "a", "n1")
+    await kube.patch(PODS, "a", MergePatch({"metadata": {"finalizers": None}}), namespace=namespace)
+    with pytest.raises(NotFound):
+        await kube.get(PODS, "a", namespace=namespace)
+
+
 async def test_a_pod_on_a_node_waits_for_its_kubelet(kube: KubeClient, namespace: str) -> None:
     await kube.create(PODS, pod("a", nodeName="n1"), namespace=namespace)
     await kube.delete(PODS, "a", namespace=namespace, grace_period_s=7)

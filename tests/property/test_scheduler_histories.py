@@ -71,7 +71,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def bind(self, data: st.DataObject) -> None:
-        free = [uid for uid in self._pods(released=True) if self.world.pods[uid].node is None]
+        pods = self.world.pods
+        free = [uid for uid in self._pods(released=True) if not (pods[uid].node or pods[uid].deleting)]
         if free:
             self.world.bind(data.draw(st.sampled_from(free)))
 
@@ -90,6 +91,12 @@ class Histories(RuleBasedStateMachine):
     @rule(cards=st.integers(0, 4))
     def limit(self, cards: int) -> None:
         self.world.quota("q", cards=cards)
+
+    @rule(data=st.data())
+    def begin_to_delete(self, data: st.DataObject) -> None:
+        """A finalizer or the grace period keeps the object."""
+        if self.world.pods:
+            self.world.change(data.draw(st.sampled_from(list(self.world.pods))), deleting=True)
 
     @rule(data=st.data(), seen=st.booleans())
     def delete(self, data: st.DataObject, seen: bool) -> None:

@@ -132,6 +132,51 @@ def test_a_deleted_pod_that_never_had_a_node_frees_at_once() -> None:
     assert isinstance(world.ask(gib(10))[1], Placement)
 
 
+@pytest.mark.parametrize("gated", [True, False])
+def test_a_deleted_pod_without_a_node_frees_at_once_though_a_finalizer_keeps_its_object(gated: bool) -> None:
+    world = one_card()
+    world.hold_patches = gated
+    uid = world.create(gib(10))
+    assert world.granted(uid) == ["A"]
+    world.change(uid, deleting=True)
+    assert world.granted(uid) == []
+    world.hold_patches = False
+    world.settle()  # what was on its way comes too late to count
+    assert world.granted(uid) == []
+    assert isinstance(world.ask(gib(10))[1], Placement)
+
+    world.restart()
+    assert world.granted(uid) == []
+    world.delete(uid)
+    assert world.stage(uid) is None
+
+
+def test_a_waiting_pod_that_is_being_deleted_is_placed_no_more() -> None:
+    world = one_card()
+    first, late = world.create(gib(10, "first")), world.create(gib(10, "late"))
+    world.change(late, deleting=True)
+    world.delete(first)
+    assert world.granted(late) == []
+
+
+def test_a_promise_to_a_pod_that_is_deleted_before_it_is_seen_is_free_at_once() -> None:
+    world = one_card()
+    id_, placed = world.ask(gib(10))
+    assert isinstance(placed, Placement)
+    world.appears(gib(10), id_, placed, deleting=True)
+    assert isinstance(world.ask(gib(10))[1], Placement)
+
+
+def test_a_running_pod_that_is_being_deleted_counts_until_its_containers_have_ended() -> None:
+    world = one_card()
+    uid = world.create(gib(10))
+    world.bind(uid)
+    world.change(uid, deleting=True)
+    assert world.granted(uid) == ["A"]
+    world.change(uid, phase="Failed", settled=True)  # its finalizers may stay for long
+    assert world.granted(uid) == []
+
+
 def test_a_force_deleted_pod_counts_until_the_agent_proves_that_nothing_is_left() -> None:
     world = one_card()
     uid = world.create(gib(10))

@@ -321,6 +321,9 @@ class World:
                 if staying:
                     self.send(ev.EvictionsRefused(uid, staying))
                 for victim, _ in () if staying else victims:
+                    if self.pods[victim].node is None:
+                        self.send(ev.PodGone(victim, self.pods.pop(victim)))
+                        continue
                     self.pods[victim] = replace(
                         self.pods[victim], deleting=True, version=f"deleting-{victim}"
                     )
@@ -406,13 +409,13 @@ class World:
         for uid, placement in () if self.lost else self.released.items():
             pod = self.pods.get(uid)
             over = pod is None or (pod.ended and (pod.settled or uid in self.proven_gone))
-            if over or pod is None or pod.gated:
+            if over or pod is None or pod.gated or pod.never_runs:
                 continue
             entry = self.ledger[placement.node]
             shown = {(g.container, g.grant) for g in entry.grants if g.uid == uid}
             wanted = {(name, grant) for name, grants in placement.containers.items() for grant in grants}
             assert wanted <= shown, f"{uid} is released, but the ledger does not say so"
-        users = {uid: p for uid, p in self.released.items() if uid in self.pods and not self.pods[uid].ended}
+        users = {uid: p for uid, p in self.released.items() if self._may_run(uid)}
         self._check_users(users | self.physical)
         for entry in self.ledger.values():
             _check_entry(entry, self._known(entry.node))
@@ -421,6 +424,9 @@ class World:
         """The node's cards with what the first rules of this world allowed to promise of them."""
         labels = self.nodes[name].labels if name in self.nodes else {}
         return _units(self._allowed.on(one, labels) for one in self.inventories.get(name, ()))
+
+    def _may_run(self, uid: PodUid) -> bool:
+        return uid in self.pods and not (self.pods[uid].ended or self.pods[uid].never_runs)
 
     def _check_gang(self, pod: PodFacts) -> None:
         """No pod of a gang is released before the ledger shows cards for all of it."""

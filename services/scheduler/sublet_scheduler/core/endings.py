@@ -13,7 +13,7 @@ class Endings:
         self._state = state
 
     def end(self, record: PodRecord, pod: PodFacts, now: float) -> None:
-        """The pod is Succeeded or Failed; its object may stay for long."""
+        """The pod is Succeeded or Failed, or goes before it had a node; its object may stay for long."""
         if pod.node:
             self._state.fleet.host(pod.node, record.uid, None)
         if record.stage is Stage.ENDING and not (pod.settled or pod.node is None):

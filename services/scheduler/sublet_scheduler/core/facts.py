@@ -108,3 +108,9 @@ class PodFacts:
     @property
     def ended(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def never_runs(self) -> bool:
+        """It is being deleted and has no node: a finalizer may keep the object for long, but the API server
+        binds it no more."""
+        return self.deleting and self.node is None

@@ -59,7 +59,7 @@ class Lifecycle:
         ungated_now = record.facts is not None and record.facts.gated and not pod.gated
         record.facts = pod
         self._note(record, pod)
-        if ungated_now and pod.signed and pod.decision and pod.decision.placement:
+        if ungated_now and pod.signed and pod.decision and pod.decision.placement and not pod.never_runs:
             self._believe(record, pod.decision.placement, now)
         if bound_now and record.stage in (Stage.RELEASING, Stage.RELEASED) and pod.node != record.node:
             text = f"runs on {pod.node}, its cards are on {record.node}"
@@ -110,7 +110,7 @@ class Lifecycle:
         if pod.ask and promised is None:
             self._state.placer.observe(pod.ask)
         self._note(record, pod)
-        if pod.ended and (pod.node is None or pod.settled) and not pod.gated:
+        if pod.never_runs or (pod.ended and (pod.node is None or pod.settled) and not pod.gated):
             self._endings.end(record, pod, now)
             return
         if pod.gated or not self._ungated_at_first_sight(record, pod, now):
@@ -164,7 +164,7 @@ class Lifecycle:
 
     def _judge(self, record: PodRecord, pod: PodFacts, now: float) -> None:
         """A pod that is known already looks different now."""
-        if pod.ended:
+        if pod.ended or pod.never_runs:
             self._endings.end(record, pod, now)
             return
         if pod.gated:

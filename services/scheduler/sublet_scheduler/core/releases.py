@@ -76,7 +76,7 @@ class Releases:
         self, record: PodRecord, pod: PodFacts, node: NodeName, grants: tuple[LedgerGrant, ...], now: float
     ) -> None:
         """An earlier leader committed a pod that is still there: send the same release again."""
-        if pod.ended and pod.settled:
+        if pod.never_runs or (pod.ended and pod.settled):
             return
         if pod.gated or pod.node == node:
             self._hold(record, Stage.RELEASING, node, grants, now)
