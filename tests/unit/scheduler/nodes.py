@@ -55,7 +55,7 @@ class Nodes:
         node = NodeName(name)
         state = self.fleet.node(node)
         state.facts = NodeFacts(name=node, taints=taints, **(defaults | facts))
-        state.beat_s = 0.0
+        self.fleet.hear(node, 0.0)
         self.fleet.set_inventory(node, builders.inventory(name, *held, shares=shares, problems=problems))
 
     def use(

@@ -96,7 +96,7 @@ class Engine:
             case ev.DraServed(nodes):
                 for node_state in state.fleet.nodes.values():
                     if node_state.dra != (node_state.name in nodes):
-                        node_state.dra = not node_state.dra
+                        state.fleet.share_with(node_state, dra=not node_state.dra)
                         self._helped(node_state.name)
             case ev.PodSeen(pod) if pod.ballast:
                 self.ballast.seen(pod, now)
@@ -229,8 +229,9 @@ class Engine:
             return
         node.beat = number
         was_fresh = node.beat_s is not None and now - node.beat_s <= self.state.rules.fresh_s
-        node.beat_s = now if node.beat_s is not None else now - event.age_s
-        if not was_fresh and now - node.beat_s <= self.state.rules.fresh_s:
+        beat_s = now if node.beat_s is not None else now - event.age_s
+        self.state.fleet.hear(node.name, beat_s)
+        if not was_fresh and now - beat_s <= self.state.rules.fresh_s:
             self._helped(event.beat.node)
 
     def _shareable_changed(self, node: NodeName) -> None:
@@ -350,7 +351,7 @@ class Engine:
             if node is None or node.facts is None:
                 continue
             foreign = foreign_totals(node, state.rules.options)
-            node.foreign = bool(foreign)
+            state.fleet.share_with(node, foreign=bool(foreign))
             against = unprepared(node, now=now, fresh_s=state.rules.fresh_s)
             slots = node.facts.allocatable.get(keys.SLOT, 0)
             leaving = node.inventory is None or bool(foreign) or node.dra or not slots

@@ -19,6 +19,7 @@ from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.kinds import NO_KIND, Kind, kind_of
 from sublet_scheduler.core.outside import Outsiders, OutsideUse, as_used, is_shut
+from sublet_scheduler.core.silence import Silence
 
 LABELS = frozenset(
     (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
@@ -211,6 +212,9 @@ class Fleet:
         """How many nodes have a label that a variable of containers goes by."""
         self.kinds: dict[Kind, int] = {}
         """How many cards of each kind there are."""
+        self._silence = Silence()
+        self._elsewhere: set[NodeName] = set()
+        """Nodes whose cards somebody else hands out."""
         self._one_kind: dict[Kind, Kind] = {}
         self._layout = 0
         self._order: tuple[NodeName, ...] | None = ()
@@ -219,6 +223,7 @@ class Fleet:
     def node(self, name: NodeName) -> NodeState:
         if name not in self.nodes:
             self.nodes[name] = NodeState(name)
+            self._silence.add(name)
             self._order = None
             self.described.note(name)
             self._touch(self.nodes[name])
@@ -243,6 +248,21 @@ class Fleet:
         """Node -> its position in `order`."""
         return self._places if self.order else {}
 
+    def hear(self, name: NodeName, at_s: float) -> None:
+        """A heartbeat, monotonic seconds."""
+        self.node(name).beat_s = at_s
+        self._silence.heard(name, at_s)
+
+    def share_with(self, state: NodeState, *, dra: bool | None = None, foreign: bool | None = None) -> None:
+        """Whether DRA or another plugin hands out cards of the node; None leaves it as it is known."""
+        state.dra = state.dra if dra is None else dra
+        state.foreign = state.foreign if foreign is None else foreign
+        (self._elsewhere.add if state.dra or state.foreign else self._elsewhere.discard)(state.name)
+
+    def not_counted_on(self, oldest_s: float) -> set[NodeName]:
+        """Nodes without a heartbeat since `oldest_s`, and those whose cards somebody else hands out."""
+        return self._silence.since(oldest_s, self.nodes) | self._elsewhere
+
     def describe(self, name: NodeName, facts: NodeFacts | None) -> None:
         """What the Node object says."""
         state = self.node(name)
@@ -262,6 +282,7 @@ class Fleet:
         state = self.nodes.get(name)
         if state and not (state.facts or state.inventory or state.bookings or state.hosts):
             del self.nodes[name]
+            self._elsewhere.discard(name)
             self._order = None
             self.changed.drop(name)
             self.described.drop(name)

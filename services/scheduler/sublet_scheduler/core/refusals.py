@@ -60,13 +60,8 @@ class Refusals:
     ) -> tuple[Counter[Reason], str]:
         """How often each reason is said, and the sentence of a pod that is larger than any node."""
         known = self._get(ask, shape)
-        fleet, oldest = self._fleet, now - self._fresh_s
-        apart = {
-            name
-            for name, node in fleet.nodes.items()
-            if node.beat_s is None or node.beat_s < oldest or node.dra or node.foreign
-        }
-        apart |= avoid.keys() | kept
+        fleet = self._fleet
+        apart = fleet.not_counted_on(now - self._fresh_s) | avoid.keys() | kept
         stale = {name for name in fleet.changed.since(known.seen) if name in fleet.nodes}
         for name in stale | known.silent:
             said = None if name in apart else self._says(fleet.nodes[name], ask, shape.asked, now)
