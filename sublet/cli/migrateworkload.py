@@ -10,6 +10,7 @@ from sublet.cli.migratechange import Change, changes
 from sublet.cli.podtemplate import spelled, templates
 from sublet.contract import dialects, keys, podspec
 from sublet.contract.dialects.interface import Options
+from sublet.contract.pluginless import CAPABILITIES, VISIBLE, names_cards
 from sublet.contract.podspec import Json
 from sublet.contract.reading import enabled_dialects
 from sublet.model.claim import PodAsk
@@ -18,8 +19,6 @@ from sublet.model.reasons import Refusal, RefusalCode
 UNASKED_NAMESPACES = ("kube-system", "kube-node-lease", "sublet-system", "sublet-node")
 """The webhook is never asked about pods there."""
 MIRROR = "kubernetes.io/config.mirror"
-VISIBLE, CAPABILITIES = keys.ENV_NVIDIA_VISIBLE, "NVIDIA_DRIVER_CAPABILITIES"
-NO_CARD = ("", "void", "none")
 WATCHING = "utility"
 """The capability of tools that look at cards and compute nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -116,7 +115,7 @@ def read(workload: Workload, options: Options, *, managed: bool | None) -> Readi
     if isinstance(ask, Refusal):
         return replace(reading, outcome=Outcome.REFUSED, spoken=spoken, refusal=ask)
     if ask is None:
-        outside = _outside(kept)
+        outside = _outside(kept, workload.kind)
         return replace(reading, outcome=Outcome.OUTSIDE, outside=outside) if outside else reading
     if unseen := _unseen(workload):
         return replace(reading, outcome=Outcome.OUTSIDE, spoken=spoken, ask=ask, outside=unseen)
@@ -172,16 +171,16 @@ def _of_any_dialect(key: str) -> bool:
     return any(one.names(key) for one in dialects.ALL)
 
 
-def _outside(pod: Json) -> tuple[str, str] | None:
+def _outside(pod: Json, kind: str) -> tuple[str, str] | None:
     """Whether a pod without a claim sees cards by its variables alone."""
     for container in podspec.containers(pod):
         env = {one.get("name"): one.get("value") for one in container.raw.get("env") or ()}
-        sees = env.get(VISIBLE) not in NO_CARD if VISIBLE in env else CAPABILITIES in env
-        if sees and env.get(CAPABILITIES) != WATCHING:
+        if names_cards(container) and env.get(CAPABILITIES) != WATCHING:
             name = VISIBLE if VISIBLE in env else CAPABILITIES
+            alone = ", or, on nodes with one card, use the component daemonset-cards"
             return (
                 f"container {container.name!r} sees cards by {name}={str(env[name])[:80]!r} without a claim",
-                "Write a claim, or keep Sublet's agent off its nodes",
+                f"Write a claim{alone if kind == 'DaemonSet' else ''}, or keep Sublet's agent off its nodes",
             )
     return None
 

@@ -200,6 +200,13 @@ def test_a_pod_that_sees_cards_without_a_claim_stays_outside(sublet: Sublet) -> 
     assert "NVIDIA_VISIBLE_DEVICES='all'" in only(ran)["outside"]["message"]
 
 
+def test_a_daemonset_without_a_plugin_is_shown_the_component_for_it(sublet: Sublet) -> None:
+    service = daemon("service", "example/service")
+    [main] = service["spec"]["template"]["spec"]["containers"]
+    main["env"] = [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]
+    assert "daemonset-cards" in only(ask(sublet, service))["outside"]["hint"]
+
+
 @pytest.mark.parametrize(
     "env",
     [

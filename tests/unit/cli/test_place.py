@@ -31,7 +31,7 @@ def test_the_document_of_a_placed_pod(sublet: Sublet) -> None:
     manifest = pod("p", container(gpu_memory=4096, gpu_core=30), namespace="ns")
     [one] = sublet.place(manifest, on=[node("n1", card("GPU-1", index=3))])
     grant = {"card": "GPU-1", "index": 3, "memoryMiB": 4096, "corePercent": 30}
-    decided = {"containers": {"main": [grant]}, "id": "1", "mac": "", "node": "n1", "v": 1}
+    decided = {"containers": {"main": [grant]}, "id": "1", "node": "n1", "v": 1, "mac": ""}
     assert one == {
         "schema": 1,
         "pod": "ns/p",
