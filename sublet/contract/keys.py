@@ -96,6 +96,24 @@ CARDS_LABEL = f"{PREFIX}cards"
 GPU_MEM_UNIT = f"{PREFIX}gpu-mem-unit"
 """On a Node: in which unit its total of aliyun.com/gpu-mem counts, so that no tool must guess."""
 HEALTH_ANNOTATION = f"{PREFIX}cards-health"
+MARKS = f"{PREFIX}marks"
+"""On a Node: which keys of other systems' domains we wrote there."""
+VOLCANO_UNHEALTHY = "volcano.sh/gpu-unhealthy-ids"
+GFD_COUNT = "nvidia.com/gpu.count"
+GFD_PRODUCT = "nvidia.com/gpu.product"
+GFD_MEMORY = "nvidia.com/gpu.memory"
+GFD_REPLICAS = "nvidia.com/gpu.replicas"
+GFD_MIG_STRATEGY = "nvidia.com/mig.strategy"
+MARKED_PREFIXES = (
+    VOLCANO_UNHEALTHY,
+    GFD_COUNT,
+    GFD_PRODUCT,
+    GFD_MEMORY,
+    GFD_REPLICAS,
+    GFD_MIG_STRATEGY,
+    NVIDIA_MIG_PREFIX,
+)
+"""Beginnings of those keys."""
 RELEASE_REQUESTED = f"{PREFIX}release-requested"
 """On a Node: the word of the person whom it names that the machine is off."""
 NODE_CONDITION = "SubletCardsHealthy"

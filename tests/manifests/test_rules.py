@@ -244,6 +244,7 @@ def test_policies_and_webhook_use_the_names_of_the_contract(overlay: str) -> Non
         "kubernetes.io/config.mirror",
         "DisruptionTarget",
         "none/",
+        *keys.MARKED_PREFIXES,
     }
     used = {literal for text in expressions(overlay) for literal in re.findall(r"'([^']*)'", text)}
     assert used == known

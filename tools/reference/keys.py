@@ -95,6 +95,26 @@ ELSEWHERE = {
         "condition of a Node, by healthd",
         "`False` while a card is out of scheduling for its health",
     ),
+    keys.MARKS: (
+        "annotation of a Node, by healthd",
+        "which keys of other systems it wrote there, so that it takes away no other's",
+    ),
+    keys.VOLCANO_UNHEALTHY: (
+        "annotation of a Node, by healthd with the component `health-marks`",
+        "indices of cards that take no new shares",
+    ),
+    **{
+        key: ("label of a Node, by healthd with the component `card-labels`", text)
+        for key, text in {
+            keys.GFD_COUNT: "number of NVIDIA's cards",
+            keys.GFD_PRODUCT: "the model of the first one, spaces as dashes",
+            keys.GFD_MEMORY: "MiB of the smallest one",
+            keys.GFD_REPLICAS: "shares that one card takes",
+            keys.GFD_MIG_STRATEGY: "`mixed` where there are partitions",
+            f"{keys.NVIDIA_MIG_PREFIX}<profile>.count": "number of such partitions",
+            f"{keys.NVIDIA_MIG_PREFIX}<profile>.memory": "MiB of one of them",
+        }.items()
+    },
     keys.RELEASE_REQUESTED: (
         "annotation of a Node, by `sublet release`",
         "who says that the machine is off, and when",

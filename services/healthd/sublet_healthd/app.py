@@ -33,6 +33,7 @@ from sublet_healthd.shell.leadership import Leadership
 from sublet_healthd.shell.marks import Marks
 from sublet_healthd.shell.metrics import Metrics
 from sublet_healthd.shell.nodeevent import NodeEvents
+from sublet_healthd.shell.nodemarks import NodeMarks
 from sublet_healthd.shell.nodes import Nodes
 from sublet_healthd.shell.outbox import Outbox
 from sublet_healthd.shell.people import People
@@ -113,11 +114,15 @@ class Healthd:
         )
         evictions = Evictions(kube, self.engine, counted=metrics.evicted)
         taints = DeviceTaints(kube, self.engine, effect=settings.device_taints)
-        marks = Marks(kube, self.engine, systems=settings.marks)
+        marks = Marks(kube, self.engine, on="gpushare" in settings.marks)
+        node_marks = NodeMarks(
+            kube, self.engine, volcano="volcano" in settings.marks, labels=settings.card_labels
+        )
         optional: dict[str, tuple[bool, Loop]] = {
             "evictions": (settings.evict, evictions.run),
             "taints": (bool(settings.device_taints), taints.run),
-            "marks": (bool(settings.marks), marks.run),
+            "marks": (True, marks.run),  # those of a setting that was switched off go
+            "node-marks": (True, node_marks.run),
         }
         self._further = {name: loop for name, (wanted, loop) in optional.items() if wanted}
         self._leadership = Leadership(kube, namespace=settings.namespace) if settings.elect else None

@@ -40,6 +40,8 @@ class Settings:
     """Effect of a DeviceTaintRule for each card that takes no new shares: None or NoSchedule; empty: none."""
     marks: tuple[str, ...] = ()
     """Other systems that are told of cards to leave out: gpushare, volcano."""
+    card_labels: bool = False
+    """Label nodes with their cards as NVIDIA's GPU feature discovery does."""
     name_pods: bool = False
     """Public health events name the pods on the card."""
     probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet calls the pod's address

@@ -141,6 +141,15 @@ class Engine:
         view = self._nodes.get(node)
         return (view.listed.get(card) or view.part(card)) if view else None
 
+    def present(self, node: NodeName) -> list[Card]:
+        """The cards that its agent lists and that were not replaced."""
+        view = self._nodes.get(node)
+        return [card for id_, card in view.listed.items() if id_ not in view.gone] if view else []
+
+    def shares_per_card(self, node: NodeName) -> int:
+        view = self._nodes.get(node)
+        return view.shares_per_card if view else 0
+
     def nodes(self) -> list[NodeName]:
         return sorted(self._nodes)
 
@@ -272,6 +281,7 @@ class Engine:
         view = self._node(seen.node)
         yield from self._boot(seen.node, seen.boot_id, seen.at_ms, now_ms)
         at_ms = min(seen.at_ms or now_ms, now_ms)
+        view.shares_per_card = seen.shares_per_card
         for verdict in seen.verdicts:
             if verdict.node == seen.node:
                 yield from self._recalled(verdict, seen.boot_id, at_ms, now_ms)

@@ -18,6 +18,7 @@ FAILING = ("error", "hang")
 class NodeView:
     cards: dict[CardId, None] = field(default_factory=dict)
     listed: dict[CardId, Card] = field(default_factory=dict)
+    shares_per_card: int = 0
     gone: set[CardId] = field(default_factory=set)
     instances: dict[CardId, tuple[Partition, ...]] = field(default_factory=dict)
     """MIG instances that exist, by their card."""

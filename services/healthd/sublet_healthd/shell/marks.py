@@ -1,7 +1,7 @@
-"""Optional: marks by which other systems learn of cards to leave out, in their own spelling.
+"""Optional: the ConfigMaps by which gpushare learns of cards to leave out.
 
-`gpushare`: ConfigMap kube-system/unhealthy-gpu-<node>, key `gpus`; only those with our label are touched.
-`volcano`: annotation volcano.sh/gpu-unhealthy-ids of the Node. Both list indices; they go with the last one.
+kube-system/unhealthy-gpu-<node>, key `gpus`, lists indices and goes with the last one; only those with our
+label are touched.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import structlog
 
-from sublet.kube.errors import KubeError, NotFound
-from sublet.kube.kind import CONFIGMAPS, NODES
+from sublet.kube.errors import Forbidden, KubeError, NotFound
+from sublet.kube.kind import CONFIGMAPS
 from sublet.kube.port import Kube, MergePatch, Selection
 from sublet.model.ids import NodeName
 from sublet.runtime.serve import every
@@ -20,31 +20,35 @@ from sublet_healthd.shell.devicetaints import MANAGED_BY, MANAGER
 log = structlog.get_logger()
 
 EVERY_S = 5.0
-GPUSHARE, VOLCANO = "gpushare", "volcano"
 GPUSHARE_NAMESPACE = "kube-system"
 GPUSHARE_PREFIX = "unhealthy-gpu-"
-VOLCANO_ANNOTATION = "volcano.sh/gpu-unhealthy-ids"
 
 
 class Marks:
-    def __init__(self, kube: Kube, engine: Engine, *, systems: tuple[str, ...]) -> None:
+    def __init__(self, kube: Kube, engine: Engine, *, on: bool) -> None:
+        """Where it is not `on`, what an earlier life wrote goes, and that is all."""
         self._kube = kube
         self._engine = engine
-        self._systems = systems
-        self._written: dict[str, dict[NodeName, str]] = {}
-        """By system, what is known to stand there; read before it is first written."""
+        self._on = on
+        self._done = False
+        self._written: dict[NodeName, str] | None = None
+        """What is known to stand there; read before it is first written."""
 
     async def run(self) -> None:
         await every(EVERY_S, self.once)
 
     async def once(self) -> None:
-        wanted = self._wanted()
-        for system in self._systems:
-            try:
-                await (self._gpushare(wanted) if system == GPUSHARE else self._volcano(wanted))
-            except KubeError as error:
-                self._written.pop(system, None)
-                log.warning("marks.unwritten", system=system, error=str(error))
+        if self._done:
+            return
+        try:
+            await self._write(self._wanted() if self._on else {})
+            self._done = not self._on
+        except KubeError as error:
+            self._written = None
+            if not self._on and isinstance(error, Forbidden):  # the right went with the component
+                self._done = True
+                return
+            log.warning("marks.unwritten", system="gpushare", error=str(error))
 
     def _wanted(self) -> dict[NodeName, str]:
         """Indices of the cards of each node that take no new shares."""
@@ -55,17 +59,17 @@ class Marks:
                 closed.setdefault(node, []).append(listed.index)
         return {node: ",".join(map(str, sorted(indices))) for node, indices in closed.items()}
 
-    async def _gpushare(self, wanted: Mapping[NodeName, str]) -> None:
-        if GPUSHARE not in self._written:
+    async def _write(self, wanted: Mapping[NodeName, str]) -> None:
+        if self._written is None:
             ours = Selection(namespace=GPUSHARE_NAMESPACE, labels=f"{MANAGED_BY}={MANAGER}")
             found = await self._kube.list(CONFIGMAPS, ours)
-            self._written[GPUSHARE] = {
+            self._written = {
                 NodeName(one["metadata"]["name"].removeprefix(GPUSHARE_PREFIX)): (one.get("data") or {}).get(
                     "gpus", ""
                 )
                 for one in found
             }
-        written = self._written[GPUSHARE]
+        written = self._written
         for node in sorted(written.keys() - wanted.keys()):
             with suppress(NotFound):
                 await self._kube.delete(CONFIGMAPS, f"{GPUSHARE_PREFIX}{node}", namespace=GPUSHARE_NAMESPACE)
@@ -89,29 +93,3 @@ class Marks:
                     CONFIGMAPS, f"{GPUSHARE_PREFIX}{node}", patch, namespace=GPUSHARE_NAMESPACE
                 )
             written[node] = gpus
-
-    async def _volcano(self, wanted: Mapping[NodeName, str]) -> None:
-        if VOLCANO not in self._written:
-            nodes = await self._kube.list(NODES)
-            told = {
-                NodeName(one["metadata"]["name"]): (one["metadata"].get("annotations") or {}).get(
-                    VOLCANO_ANNOTATION
-                )
-                for one in nodes
-            }
-            known = set(self._engine.nodes())  # another's annotation on a node that is not ours stays
-            self._written[VOLCANO] = {node: ids for node, ids in told.items() if ids and node in known}
-        written = self._written[VOLCANO]
-        for node in sorted(written.keys() | wanted.keys()):
-            if written.get(node) == wanted.get(node):
-                continue
-            patch = MergePatch({"metadata": {"annotations": {VOLCANO_ANNOTATION: wanted.get(node)}}})
-            try:
-                await self._kube.patch(NODES, node, patch)
-            except NotFound:
-                written.pop(node, None)
-                continue
-            if node in wanted:
-                written[node] = wanted[node]
-            else:
-                del written[node]
