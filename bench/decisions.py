@@ -16,7 +16,8 @@ SIZES = (100, 1_000, 5_000, 20_000)
 DECISIONS = 3_000
 WARM = 500
 MANY_SHAPES, MANY_ON = 500, 5_000
-AIMS = {5_000: "p50 ≤ 100 µs, p99 ≤ 1,000 µs", 20_000: "≤ 3,000 µs"}
+MEDIAN_AIMS = {5_000: "≤ 100 µs"}
+AIMS = {5_000: "≤ 1,000 µs", 20_000: "≤ 3,000 µs"}
 TOO_LARGE: dict[str, object] = {keys.GPU: "8", keys.GPU_MEMORY: "81920"}
 
 
@@ -37,7 +38,13 @@ def _on(nodes: int) -> list[Figure]:
     gc.unfreeze()
     where = f"{nodes:,} nodes × {CARDS_A_NODE} cards"
     return [
-        *spread(f"decision, {where}", placed, "µs CPU", aim=AIMS.get(nodes, "")),
+        *spread(
+            f"decision, {where}",
+            placed,
+            "µs CPU",
+            aim=AIMS.get(nodes, ""),
+            median_aim=MEDIAN_AIMS.get(nodes, ""),
+        ),
         _median_ms(f"first pod of a new shape, {where}", first),
         _median_ms(f"a pod that no node can take, {where}", [took_us for took_us, _ in held]),
     ]

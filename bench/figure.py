@@ -41,10 +41,12 @@ def percentile(samples: Sequence[float], percent: float) -> float:
     return ordered[int(at)]
 
 
-def spread(what: str, samples: Sequence[float], unit: str, *, aim: str = "") -> list[Figure]:
-    """Median and 99th percentile."""
+def spread(
+    what: str, samples: Sequence[float], unit: str, *, aim: str = "", median_aim: str = ""
+) -> list[Figure]:
+    """Median and 99th percentile; `aim` is for the latter."""
     return [
-        Figure(what=f"{what}, p50", value=percentile(samples, 50), unit=unit),
+        Figure(what=f"{what}, p50", value=percentile(samples, 50), unit=unit, aim=median_aim),
         Figure(what=f"{what}, p99", value=percentile(samples, 99), unit=unit, aim=aim),
     ]
 
