@@ -170,6 +170,25 @@ async def test_a_ledger_that_was_lost_is_rebuilt_from_signed_pods_and_declared_c
         assert rebuilt.term > meta.term
 
 
+async def test_what_runs_counts_though_its_dialect_was_switched_off_and_the_ledger_is_lost(
+    on: Stage, memory_bus: MemoryBus
+) -> None:
+    await on.add_node("n1", *cards("n1", 1))
+    await on.add_namespace("team", manage="true")
+    async with on.scheduler():
+        await on.until_totals("n1")
+        await on.create(pod("p", container(gpu_mem=4), namespace="team"))
+        await on.released("p", "team")
+        before = await on.ledger("n1")
+    memory_bus.go_down()
+    memory_bus.come_back(data_lost=True)
+    await on.say_inventory("n1", *cards("n1", 1), seq=2)
+    async with on.scheduler(dialects=("sublet",)):
+        after = await on.until_ledger("n1", lambda entry: bool(entry.grants))
+        assert after.grants == before.grants
+        await on.until_complete()
+
+
 async def test_ten_equal_replicas_are_ten_decisions(on: Stage) -> None:
     await on.add_node("n1", *cards("n1", 1))
     async with on.scheduler():

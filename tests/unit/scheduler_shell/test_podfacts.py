@@ -49,8 +49,8 @@ def admitted(manifest: dict[str, Any], **status: Any) -> dict[str, Any]:
     return stored(with_operations(manifest, patch), **status)
 
 
-def read(manifest: dict[str, Any]) -> Any:
-    return READER.read(json.dumps(manifest).encode())
+def read(manifest: dict[str, Any], reader: PodReader = READER) -> Any:
+    return reader.read(json.dumps(manifest).encode())
 
 
 def test_an_admitted_pod_claims_and_carries_an_unconfirmed_decision() -> None:
@@ -166,3 +166,44 @@ def test_a_pod_that_a_patch_answered_is_not_read_again_at_the_same_version() -> 
 
     assert reader.read(json.dumps(manifest).encode()) is answered
     assert reader.read(json.dumps(manifest).encode()).waiting.startswith("unseen")
+
+
+GPUSHARE_OFF = PodReader(options=Options(enabled=("sublet", "nvidia")), key=KEY)
+
+
+def released(manifest: dict[str, Any], *containers: str) -> dict[str, Any]:
+    """As our release leaves it: signed for its UID, without our gate."""
+    grants = PLACED.containers["main"]
+    placement = Placement(node=NodeName("n1"), containers=dict.fromkeys(containers, grants))
+    text = decision.write(DecisionId("d1"), placement, uid=PodUid("uid-1"), key=KEY)
+    manifest["metadata"]["annotations"] = {keys.DECISION: text}
+    manifest["spec"]["schedulingGates"] = []
+    return manifest
+
+
+def test_a_pod_that_runs_counts_though_its_dialect_was_switched_off() -> None:
+    manifest = released(admitted(pod("p", container(gpu_mem=4))), "main")
+    facts = read(manifest, GPUSHARE_OFF)
+    assert [(one.container, one.dialect) for one in facts.ask.claims] == [("main", "gpushare")]
+    assert facts.signed
+
+
+def test_a_pod_counts_whole_though_the_dialect_of_one_container_was_switched_off() -> None:
+    both = admitted(pod("p", container("a", gpu_memory=1024), container("b", gpu_mem=4)))
+    facts = read(released(both, "a", "b"), GPUSHARE_OFF)
+    assert [one.container for one in facts.ask.claims] == ["a", "b"]
+
+
+def test_a_pod_that_waits_in_a_dialect_that_was_switched_off_is_not_lost_sight_of() -> None:
+    facts = read(admitted(pod("p", container(gpu_mem=4))), GPUSHARE_OFF)
+    assert facts.gated
+    assert facts.ask.resources[keys.ALIYUN_GPU_MEM] == 4
+
+
+def test_a_decision_counts_though_the_containers_claim_something_else_now() -> None:
+    """A dialect was switched on meanwhile which reads a second container, or one was renamed."""
+    manifest = released(admitted(pod("p", container("a", gpu_memory=1024))), "other")
+    facts = read(manifest)
+    assert facts.ask is None
+    assert facts.unreadable.code is RefusalCode.UNREADABLE
+    assert facts.decision.placement.containers.keys() == {"other"}

@@ -1,7 +1,7 @@
 """Reads Pod objects into what the engine decides on: pods that claim whole, a few fields of all others."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,8 @@ from sublet.contract.reading import enabled_dialects, read_pod
 from sublet.model.claim import Gang, PodAsk
 from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, NodeName, PodRef, PodUid
-from sublet.model.reasons import Refusal
+from sublet.model.placement import Placement
+from sublet.model.reasons import Refusal, RefusalCode
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.shell.ballastfacts import read_ballast
 from sublet_scheduler.shell.recentpods import RecentPods
@@ -112,17 +113,16 @@ class PodReader:
         """The same for an object that is decoded already."""
         meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
         annotations = podspec.annotations(pod)
-        asked = read_pod(
-            pod, namespace=meta["namespace"], options=self.options, managed=_was_managed(pod, self.options)
-        )
-        if asked is None:
-            return self._unclaimed(msgspec.convert(pod, _Slim))
-        cpu_milli, memory_mib = _host_requests(pod)
         uid = PodUid(meta["uid"])
-        gates = podspec.gates(pod)
         text = annotations.get(keys.DECISION, "")
         written = _decision(text)
         ours = decision.is_signed(text, self.key)
+        decided = written.placement if ours and written and written.uid == uid else None
+        asked = self._asked(pod, decided)
+        if asked is None:
+            return self._unclaimed(msgspec.convert(pod, _Slim))
+        cpu_milli, memory_mib = _host_requests(pod)
+        gates = podspec.gates(pod)
         node = spec.get("nodeName")
         return PodFacts(
             uid=uid,
@@ -147,6 +147,24 @@ class PodReader:
             unschedulable=_is_unschedulable(status),
             cards=tuple(_cards(annotations, written)),
         )
+
+    def _asked(self, pod: Json, decided: Placement | None) -> PodAsk | Refusal | None:
+        """What the pod asks for. One that was admitted counts whichever dialects are on now, and what was
+        decided for it counts whatever its spelling says."""
+        asked = self._read(pod, self.options)
+        if asked is None or not _is_of(asked, decided):
+            asked = self._read(pod, replace(self.options, enabled=tuple(dialects.BY_NAME)))
+        if decided is None or _is_of(asked, decided) or isinstance(asked, Refusal):
+            return asked
+        return Refusal(
+            code=RefusalCode.UNREADABLE,
+            message="its containers do not ask for what was decided",
+            hint="It keeps the cards of its decision until it ends",
+        )
+
+    def _read(self, pod: Json, options: Options) -> PodAsk | Refusal | None:
+        managed = _was_managed(pod, self.options)
+        return read_pod(pod, namespace=pod["metadata"]["namespace"], options=options, managed=managed)
 
     def _unclaimed(self, pod: _Slim) -> PodFacts:
         view = _as_json(pod.spec)
@@ -179,6 +197,13 @@ class PodReader:
             name: podspec.effective(found, lambda one, name=name: _units(one.limits.get(name)))  # type: ignore[misc]
             for name in sorted(named)
         }
+
+
+def _is_of(asked: PodAsk | Refusal | None, decided: Placement | None) -> bool:
+    """Whether the claims are those for which the decision was made."""
+    if decided is None or not isinstance(asked, PodAsk):
+        return decided is None
+    return {claim.container for claim in asked.claims} == decided.containers.keys()
 
 
 def _gang(meta: _Meta) -> Gang | None:
