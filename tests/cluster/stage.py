@@ -138,7 +138,7 @@ class Stage:
                 "SUBLET_CARDS": "file",
                 "SUBLET_INVENTORY": str(self.inventory_file(node)),
                 "SUBLET_SIGNALS": str(self.signal_file(node)),
-                "SUBLET_DEV_ROOT": str(self._dev_root),
+                "SUBLET_DEV_ROOT": str(self.dev_root),
                 "SUBLET_BOOT_ID_FILE": str(node.boot_id_file),
                 "SUBLET_HEARTBEAT_S": "1",
                 "SUBLET_POLL_S": "2",
@@ -194,7 +194,7 @@ class Stage:
     # -- cards
 
     @property
-    def _dev_root(self) -> Path:
+    def dev_root(self) -> Path:
         return self.folder / "devroot"
 
     def inventory_file(self, node: Node) -> Path:
@@ -205,7 +205,7 @@ class Stage:
 
     def write_inventory(self, node: Node) -> None:
         """Four cards of 10 GiB with a device node each (the null device under another name)."""
-        dev = self._dev_root / "dev"
+        dev = self.dev_root / "dev"
         dev.mkdir(parents=True, exist_ok=True)
         for minor in range(CARDS_A_NODE):
             if not (dev / f"nvidia{minor}").exists():
@@ -216,6 +216,12 @@ class Stage:
         ]
         self.inventory_file(node).write_text(yaml.safe_dump({"nodes": [{"name": node.name, "cards": held}]}))
         self.signal_file(node).touch()
+
+    def change_card(self, node: Node, index: int, **values: Any) -> None:
+        """Another description of one card; the agent reads the file again by itself."""
+        document = yaml.safe_load(self.inventory_file(node).read_text())
+        document["nodes"][0]["cards"][index] |= values
+        self.inventory_file(node).write_text(yaml.safe_dump(document))
 
     def signal(self, node: Node, **line: Any) -> None:
         """Append one line to the node's signal file, as formats.md's replay input has it."""
@@ -333,15 +339,15 @@ class Namespace:
 
     async def environ(self, pod: str, container: str = "main") -> dict[str, str]:
         """The variables of the container's first process, as the kernel has them."""
-        text = await self._exec(pod, container, "cat", "/proc/1/environ")
+        text = await self.run(pod, container, "cat", "/proc/1/environ")
         return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
 
     async def devices(self, pod: str, container: str = "main") -> list[str]:
         """The card device nodes that exist in the container."""
-        listed = await self._exec(pod, container, "ls", "/dev")
+        listed = await self.run(pod, container, "ls", "/dev")
         return sorted(re.findall(r"^nvidia\d+$", listed, re.M))
 
-    async def _exec(self, pod: str, container: str, *words: str) -> str:
+    async def run(self, pod: str, container: str, *words: str) -> str:
         return await self.stage.plane.kubectl("-n", self.name, "exec", pod, "-c", container, "--", *words)
 
 
