@@ -12,7 +12,7 @@ from sublet.model.card import Partition
 from sublet.model.ids import CardId, PodUid
 from sublet.model.placement import CardUse
 from tests.builders import card
-from tests.unit.agent.words import UID, A, B, cards, engine, grant, holding, ledger, meta, observed, who
+from tests.unit.agent.words import UID, A, B, cards, engine, grant, holding, ledger, meta, observed, who, written
 
 STRANGER = PodUid("33333333-cccc")
 NODES = frozenset({0, 1})
@@ -25,7 +25,7 @@ def uses(
     one = engine()
     for event in (cards(A, B), ev.MetaSeen(meta()), ev.LedgerSeen(ledger(grant(A)))):
         one.handle(event, now=0)
-    one.handle(ev.StartAsked(ev.Ask(1), who()), now=50)
+    written(one, one.handle(ev.StartAsked(ev.Ask(1), who()), now=50), now=50)
     seen = observed(holding(0), exposures=containers, processes=processes, cgroups=frozenset({UID, alive}))
     [record] = [
         effect.occupancy for effect in one.handle(seen, now=101) if isinstance(effect, ev.PublishOccupancy)
