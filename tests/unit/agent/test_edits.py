@@ -79,3 +79,26 @@ def test_our_environment_wins_over_the_vendors() -> None:
     found = vendor_edits([spec(device("0", "/dev/nvidia0", env=["A=theirs", "B=theirs"]))], [CARD_0])
     [one] = json.loads(cdi_spec(SLOT, Edits(env={"A": "ours"}, nodes=(CARD_0,)), found))["devices"]
     assert one["containerEdits"]["env"] == ["B=theirs", "A=ours"]
+
+
+def caps(*numbers: int) -> list[str]:
+    return ["/dev/nvidia0", *(f"/dev/nvidia-caps/nvidia-cap{number}" for number in numbers)]
+
+
+def of_partition(*numbers: int) -> list[Node]:
+    return [CARD_0, *(Node(host_path=path, container_path=path) for path in caps(*numbers)[1:])]
+
+
+def test_a_partition_gets_what_its_own_device_brings_and_nothing_of_its_siblings() -> None:
+    one, two = device("0:0", *caps(21, 22), env=["P=1"]), device("0:1", *caps(30, 31), env=["P=2"])
+    every = device("all", *caps(21, 22, 30, 31), env=["P=all"])
+    for devices in ((one, two, every), (every, two, one), (two, device("0", "/dev/nvidia0", env=["P=2"]))):
+        found = vendor_edits([spec(*devices)], of_partition(30, 31))
+        assert found is not None
+        assert found.edits["env"] == ("P=2",)
+
+
+def test_a_vendors_spec_of_before_the_card_was_divided_anew_opens_no_other_partition() -> None:
+    old = spec(device("0:0", *caps(21, 22)), device("all", *caps(21, 22)))
+    assert vendor_edits([old], of_partition(30, 31)) is None
+    assert vendor_edits([old], [CARD_0]) is None

@@ -12,7 +12,20 @@ from sublet.model.card import Partition
 from sublet.model.ids import CardId, PodUid
 from sublet.model.placement import CardUse
 from tests.builders import card
-from tests.unit.agent.words import UID, A, B, cards, engine, grant, holding, ledger, meta, observed, who, written
+from tests.unit.agent.words import (
+    UID,
+    A,
+    B,
+    cards,
+    engine,
+    grant,
+    holding,
+    ledger,
+    meta,
+    observed,
+    who,
+    written,
+)
 
 STRANGER = PodUid("33333333-cccc")
 NODES = frozenset({0, 1})

@@ -9,6 +9,8 @@ from sublet.contract import keys
 from sublet.model.ids import SlotId
 
 CDI_VERSION = "0.5.0"
+_CAPABILITY = "/nvidia-caps/"
+"""In the path of a device node that opens a MIG partition."""
 
 
 class Injection(StrEnum):
@@ -104,10 +106,12 @@ def vendor_edits(specs: Iterable[Mapping[str, object]], nodes: Iterable[Node]) -
 
 def _chosen(devices: list[Mapping[str, object]], wanted: set[str]) -> list[Mapping[str, object]]:
     """The devices of one spec with a node that is wanted and belongs to them, or to them under several
-    names (an index, a UUID), alone; a device that gathers cards which are not wanted is left out."""
+    names (an index, a UUID), alone; a device that gathers cards which are not wanted is left out, and so is
+    one that opens another partition."""
     by_nodes: dict[frozenset[str], Mapping[str, object]] = {}
     for device in devices:
-        if paths := _paths(device):
+        paths = _paths(device)
+        if paths and not any(_CAPABILITY in path for path in paths - wanted):
             by_nodes.setdefault(paths, device)
     sets = list(by_nodes)
     single = [one for one in sets if not any(other < one for other in sets)]
