@@ -5,7 +5,7 @@ its key is the pod's UID, or the decision id while the pod has not been seen.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sublet.contract import dialects
@@ -24,6 +24,9 @@ from sublet_scheduler.core.silence import Silence
 LABELS = frozenset(
     (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
 )
+
+MOST_SIZES = 4_096
+"""Sizes of nodes that are remembered; when there are more, all count as new again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +218,10 @@ class Fleet:
         self._silence = Silence()
         self._elsewhere: set[NodeName] = set()
         """Nodes whose cards somebody else hands out."""
+        self.growths = 0
+        """How often a node came that was of another size than all before: only then may a pod fit that was
+        larger than any."""
+        self._sizes: set[Hashable] = set()
         self._one_kind: dict[Kind, Kind] = {}
         self._layout = 0
         self._order: tuple[NodeName, ...] | None = ()
@@ -275,6 +282,7 @@ class Fleet:
         if self._overcommit.by_label and _labels(before) != _labels(facts):
             self._recount(state)
         else:
+            self._measure(state)
             self._touch(state)
 
     def forget(self, name: NodeName) -> None:
@@ -412,6 +420,7 @@ class Fleet:
             self._count_kind(one.kind, 1)
         for booking in state.bookings.values():
             _count(state, booking, 1)
+        self._measure(state)
         self._touch(state)
 
     def _gates(self, state: NodeState, card: Card) -> tuple[bool, bool]:
@@ -419,6 +428,18 @@ class Fleet:
         shut = is_shut(card, state.outsiders, self._outside_use)
         accepts = _accepts(state, card)
         return accepts and not shut, accepts and shut
+
+    def _measure(self, state: NodeState) -> None:
+        facts = state.facts
+        if facts is None or not state.by_index:
+            return
+        kinds = tuple(one.kind for one in state.by_index)
+        size = (kinds, state.shares_per_card, facts.cpu_milli, facts.memory_mib)
+        if size not in self._sizes:
+            if len(self._sizes) >= MOST_SIZES:
+                self._sizes.clear()
+            self._sizes.add(size)
+            self.growths += 1
 
     def _touch(self, state: NodeState) -> None:
         free_mib = [card.free_mib for card in state.by_index]

@@ -47,6 +47,8 @@ class PodRecord:
     again_s: float = 0.0
     """No patch is tried before this time."""
     no_room: NoRoom | None = None
+    hopeless: tuple[PodAsk, int] | None = None
+    """What it asked when it was larger than any node, and how often the fleet had grown by then."""
     told: frozenset[str] = frozenset()
     """The reasons that the pod's waiting annotation gives."""
     told_s: float = float("-inf")

@@ -87,7 +87,7 @@ class Waiting:
 
     def _try(self, record: PodRecord, pod: PodFacts, failed: dict[object, NoRoom], now: float) -> None:
         state, ask = self._state, pod.ask
-        if ask is None:
+        if ask is None or (record.no_room and record.hopeless == (ask, state.fleet.growths)):
             return
         namespace = ask.pod.namespace if ask.pod.namespace in state.limits.quotas else ""
         alike = (
@@ -108,6 +108,8 @@ class Waiting:
             announce(self._state, "decided", record)
             return
         record.no_room = outcome
+        larger = Reason.LARGER_THAN_ANY_NODE in outcome.reasons
+        record.hopeless = (ask, state.fleet.growths) if larger else None
         if not apart:
             failed[alike] = outcome
         if not _helps_that_others_leave(outcome):
