@@ -12,7 +12,7 @@ from sublet.cli.commands import Commands
 from sublet.cli.output import add_output, print_json
 from sublet.contract import keys
 from sublet.contract.podspec import Json
-from sublet.model.errors import BadRequest
+from sublet.model.errors import BadRequest, NotFound
 
 
 def register(commands: Commands) -> None:
@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _release(arguments: argparse.Namespace) -> str:
+    from sublet.kube.errors import NotFound as KubeNotFound
     from sublet.kube.kind import NODES
     from sublet.kube.port import MergePatch
     from sublet.runtime.clock import unix_ms
@@ -45,7 +46,11 @@ async def _release(arguments: argparse.Namespace) -> str:
     now = datetime.fromtimestamp(unix_ms() // 1000, UTC)
     word = f"{arguments.by or getpass.getuser()} {now:%Y-%m-%dT%H:%M:%SZ}"
     async with reaching.open_kube(arguments) as kube:
-        if _is_ready(await kube.get(NODES, arguments.node)) and not arguments.force:
+        try:
+            node = await kube.get(NODES, arguments.node)
+        except KubeNotFound:
+            raise NotFound(f"no node {arguments.node}", hint="`kubectl get nodes` lists them") from None
+        if _is_ready(node) and not arguments.force:
             raise BadRequest(
                 f"node {arguments.node} is Ready: its agent will prove what has ended",
                 hint="Pass --force only where nothing of its pods runs any more",

@@ -93,6 +93,24 @@ async def test_a_watch_shows_one_table(kubeconfig: Path, kubectl: Kubectl, tmp_p
     assert second[:2] == [b"n1", b"Unknown,SchedulingDisabled"]
 
 
-async def test_an_object_in_protobuf_is_refused_with_the_way_out(kubectl: Kubectl) -> None:
+async def test_what_kubectl_makes_itself_comes_in_protobuf_and_is_read(kubectl: Kubectl) -> None:
+    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
+    assert await kubectl("create", "serviceaccount", "a", "-n", "team") == "serviceaccount/a created\n"
+    await kubectl("create", "configmap", "c", "-n", "team", "--from-literal=k=v", "--from-literal=empty=")
+    data = await kubectl("get", "configmap", "c", "-n", "team", "-o", "jsonpath={.data}")
+    assert json.loads(data) == {"k": "v", "empty": ""}
+    assert "deleted" in await kubectl("delete", "namespace", "team")
+
+
+async def test_a_node_is_drained(kubectl: Kubectl) -> None:
+    placed = pod("p", container(gpu_memory=1024), nodeName="n1")
+    await kubectl("apply", "-f", "-", stdin=NODE)
+    await kubectl("apply", "-f", "-", stdin=placed)
+    drained = await kubectl("drain", "n1", "--force", "--grace-period=0", "--timeout=30s")
+    assert "pod/p evicted" in drained
+    assert (await kubectl("get", "pods", "-o", "name")) == ""
+
+
+async def test_a_kind_that_is_not_read_in_protobuf_is_refused_with_the_way_out(kubectl: Kubectl) -> None:
     with pytest.raises(LabError, match="this server reads JSON, as kubectl apply"):
-        await kubectl("create", "namespace", "team")
+        await kubectl("create", "secret", "generic", "s")

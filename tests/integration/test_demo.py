@@ -202,6 +202,7 @@ def test_release_asks_twice_about_a_node_that_is_ready(demo: Demo) -> None:
     refused = demo.run("release", "node-c")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "node-c is Ready" in refused.stderr
+    assert demo.run("release", "node-x").stderr == "sublet: no node node-x. `kubectl get nodes` lists them\n"
     assert demo.json("release", "node-c", "--force", "--by", "tester")["releaseRequested"].startswith(
         "tester "
     )

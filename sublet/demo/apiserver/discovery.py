@@ -5,7 +5,7 @@ from typing import Any
 
 from sublet.demo.apiserver.openapi import described
 from sublet.demo.apiserver.registry import KINDS
-from sublet.kube.kind import Kind
+from sublet.kube.kind import PODS, Kind
 from sublet.kube.port import Json
 
 VERSION: Mapping[str, str] = {
@@ -28,6 +28,18 @@ _SHORT = {
     "services": "svc",
     "statefulsets": "sts",
 }
+_OF_PODS: list[Json] = [
+    {"name": "pods/binding", "namespaced": True, "kind": "Binding", "verbs": ["create"]},
+    {
+        "name": "pods/eviction",
+        "namespaced": True,
+        "group": "policy",
+        "version": "v1",
+        "kind": "Eviction",
+        "verbs": ["create"],
+    },
+]
+"""Subresources that kubectl looks for before it uses them: without eviction a drain would delete."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -69,7 +81,10 @@ def _resources(group: str, version: str) -> Json | None:
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": found[0].api_version,
-        "resources": [_resource(kind) for kind in found],
+        "resources": [
+            *(_resource(kind) for kind in found),
+            *(part for kind in found if kind == PODS for part in _OF_PODS),
+        ],
     }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from sublet.demo.apiserver import patching, podactions, tables
-from sublet.demo.apiserver.answers import Refused, bad_request, no_such_path, unsupported
+from sublet.demo.apiserver import patching, podactions, protobuf, tables
+from sublet.demo.apiserver.answers import Refused, bad_request, no_such_path
 from sublet.demo.apiserver.discovery import discovered
 from sublet.demo.apiserver.faults import Answer, Cut, Faults, Hang
 from sublet.demo.apiserver.registry import Registry
@@ -163,8 +163,8 @@ class Handler:
 
 
 async def _body(request: web.Request) -> Json:
-    if "protobuf" in request.content_type:
-        raise unsupported(request.content_type)
+    if request.content_type == protobuf.CONTENT_TYPE:
+        return protobuf.decoded(await request.read())
     try:
         return msgspec.json.decode(await request.read(), type=dict[str, Any])
     except msgspec.DecodeError as error:
