@@ -397,6 +397,11 @@ class Fleet:
             version = state.version
             self._recount(state)
             state.version = version
+            self.share_with(state)
+            if state.beat_s is None:
+                self._silence.add(state.name)
+            else:
+                self._silence.heard(state.name, state.beat_s)
         self._order = tuple(sorted(self.nodes))
         self._places = {name: at for at, name in enumerate(self._order)}
 

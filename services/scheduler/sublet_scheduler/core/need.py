@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from sublet.model.card import Card
 from sublet.model.claim import Claim, PodAsk
@@ -111,14 +112,19 @@ class Load:
 
 def loads_of(ask: PodAsk) -> tuple[Load, ...]:
     """The loads of a pod, the hardest to place first."""
+    return _loads(ask.claims, bool(ask.wishes.same_card))
+
+
+@lru_cache(maxsize=1_024)  # pods of one owner ask alike
+def _loads(claims: tuple[Claim, ...], same_card: bool) -> tuple[Load, ...]:
     groups: dict[str, list[Need]] = {}
     loads: list[Load] = []
-    handing_on = [claim for claim in ask.claims if claim.heir]
-    for claim in ask.claims:
+    handing_on = [claim for claim in claims if claim.heir]
+    for claim in claims:
         if claim.heir:
             continue
         need = Need.of(claim, handing_on)
-        group = "same-card" if ask.wishes.same_card else claim.one_card_group
+        group = "same-card" if same_card else claim.one_card_group
         if group and need.cards == 1:
             groups.setdefault(group, []).append(need)
         else:

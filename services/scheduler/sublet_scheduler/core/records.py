@@ -148,6 +148,21 @@ def placement_of(node: NodeName, grants: tuple[LedgerGrant, ...]) -> Placement:
     return Placement(node=node, containers=containers)
 
 
+def promised(ask: PodAsk, placement: Placement) -> Booking:
+    """What a placement books before there is a grant of it."""
+    held = (
+        Held(
+            container=claim.container,
+            kind=claim.kind,
+            grants=placement.containers[claim.container],
+            counted=not claim.heir,
+            profile=claim.profile or "",
+        )
+        for claim in ask.claims
+    )
+    return _booking(ask.pod, ask, tuple(held))
+
+
 def booking_of(ref: PodRef, ask: PodAsk | None, grants: tuple[LedgerGrant, ...]) -> Booking:
     held: dict[str, Held] = {}
     profiles = {claim.container: claim.profile or "" for claim in (ask.claims if ask else ())}
@@ -160,11 +175,15 @@ def booking_of(ref: PodRef, ask: PodAsk | None, grants: tuple[LedgerGrant, ...])
             counted=not one.heir,
             profile=profiles.get(one.container, ""),
         )
+    return _booking(ref, ask, tuple(held.values()))
+
+
+def _booking(ref: PodRef, ask: PodAsk | None, held: tuple[Held, ...]) -> Booking:
     same_card = ask.wishes.same_card if ask else None
     apart = ask is not None and ask.wishes.apart is not None
     return Booking(
         ref=ref,
-        held=tuple(held.values()),
+        held=held,
         same_card=(ref.namespace, same_card) if same_card else None,
         replica_of=ask.owner if ask and apart else "",
         service_class=ask.wishes.service_class if ask else None,

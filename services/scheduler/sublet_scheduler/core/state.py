@@ -4,7 +4,7 @@ The fleet's bookings always mirror the records and the reservations; whoever cha
 through here to change the other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sublet.contract.dialects.interface import Options
@@ -30,6 +30,7 @@ from sublet_scheduler.core.records import (
     booking_of,
     host_use,
     make_grants,
+    promised,
 )
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies
@@ -179,17 +180,7 @@ class State:
         reservation = self.reservations[id_] = Reservation(ask, outcome, now + self.rules.reservation_s)
         self.placer.observe(ask)
         if isinstance(outcome, Placement):
-            grants = make_grants(
-                ask,
-                outcome,
-                uid=PodUid(""),
-                ref=ask.pod,
-                decision=id_,
-                cards=self.cards(outcome.node),
-                labels=self.labels(outcome.node),
-                options=self.rules.options,
-            )
-            self._book(id_, outcome.node, ask.pod, ask, grants)
+            self._book(id_, outcome.node, ask, promised(ask, outcome))
         else:
             self.unplaced[id_] = reservation
 
@@ -249,7 +240,8 @@ class State:
             grants = bare_grants(placement, uid=record.uid, ref=record.ref, decision=record.decision)
         record.grants = grants
         record.no_room = None
-        self._book(record.uid, placement.node, record.ref, record.ask, grants)
+        booking = booking_of(record.ref, record.ask, grants)
+        self._book(record.uid, placement.node, record.ask, booking)
         self.refs.setdefault(record.ref, {})[record.uid] = placement.node
         self.enter(record, stage, now)
 
@@ -366,27 +358,14 @@ class State:
     def try_on(self, record: PodRecord, placement: Placement) -> None:
         """Book `placement` for a waiting pod for a moment, to see what fits beside it; then `take_off`."""
         if record.ask:
-            grants = make_grants(
-                record.ask,
-                placement,
-                uid=record.uid,
-                ref=record.ref,
-                decision=record.decision,
-                cards=self.cards(placement.node),
-                labels=self.labels(placement.node),
-                options=self.rules.options,
-            )
-            self._book(record.uid, placement.node, record.ref, record.ask, grants)
+            self._book(record.uid, placement.node, record.ask, promised(record.ask, placement))
 
     def take_off(self, record: PodRecord, node: NodeName) -> None:
         self._unbook(record.uid, node)
 
-    def _book(
-        self, key: str, node: NodeName, ref: PodRef, ask: PodAsk | None, grants: Iterable[LedgerGrant]
-    ) -> None:
-        booking = booking_of(ref, ask, tuple(grants))
+    def _book(self, key: str, node: NodeName, ask: PodAsk | None, booking: Booking) -> None:
         self.fleet.book(node, key, booking)
-        self.limits.hold(ref.namespace, key, counted_grants(booking.held))
+        self.limits.hold(booking.ref.namespace, key, counted_grants(booking.held))
         if ask:
             self.fleet.host(node, key, host_use(ask))
         self._recount_totals(node, booking)

@@ -72,8 +72,10 @@ PARTS = (
     Part(path="state.limits", remembered=("quotas", "used", "_held")),
     Part(
         path="state.fleet",
-        remembered=("nodes", "groups", "labels", "_layout"),
-        derived=("kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use"),
+        remembered=("nodes", "groups", "replicas", "labels", "_layout"),
+        derived=(
+            "kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use", "_silence", "_elsewhere"
+        ),
     ),
     Part(path="state.fleet.changed", remembered=("_when", "now")),
     Part(path="state.fleet.described", remembered=("_when", "now")),
