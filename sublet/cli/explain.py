@@ -41,9 +41,9 @@ def register(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    pod, managed, claimed = asyncio.run(_read(arguments))
+    pod, managed, claimed, placeholders = asyncio.run(_read(arguments))
     options = Options(enabled=tuple(dialects.BY_NAME), stored=True, **asking.units_of(arguments))
-    document = explanation(pod, managed=managed, options=options, claimed=claimed)
+    document = explanation(pod, managed=managed, options=options, claimed=claimed, placeholders=placeholders)
     if arguments.output == "json":
         print_json(document)
     else:
@@ -51,8 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Json]]:
-    """The pod, whether foreign names count in its namespace, and all claimed pods that may be seen."""
+async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Json], Sequence[Json]]:
+    """The pod, whether foreign names count in its namespace, and all claimed pods and all placeholders that
+    may be seen."""
     from sublet.kube.errors import KubeError
     from sublet.kube.errors import NotFound as KubeNotFound
     from sublet.kube.kind import NAMESPACES, PODS
@@ -71,20 +72,31 @@ async def _read(arguments: argparse.Namespace) -> tuple[Json, bool, Sequence[Jso
             ) from None
         labels = (await kube.get(NAMESPACES, namespace))["metadata"].get("labels") or {}
         claimed: Sequence[Json] = ()
+        placeholders: Sequence[Json] = ()
         if keys.GATE in podspec.gates(pod):
             with suppress(KubeError):  # who may not list all pods is told no place in the queue
                 claimed = await kube.list(PODS, Selection(labels=f"{keys.CLAIMED_LABEL}=true"))
-    return pod, labels.get(keys.MANAGE_LABEL) == "true", claimed
+            with suppress(KubeError):
+                ours = f"{keys.COMPONENT_LABEL}={keys.PLACEHOLDER}"
+                select = Selection(namespace=keys.PLACEHOLDER_NAMESPACE, labels=ours)
+                placeholders = await kube.list(PODS, select)
+    return pod, labels.get(keys.MANAGE_LABEL) == "true", claimed, placeholders
 
 
 STORED = Options(enabled=tuple(dialects.BY_NAME), stored=True)
 
 
 def explanation(
-    pod: Json, *, managed: bool, options: Options = STORED, claimed: Sequence[Json] = ()
+    pod: Json,
+    *,
+    managed: bool,
+    options: Options = STORED,
+    claimed: Sequence[Json] = (),
+    placeholders: Sequence[Json] = (),
 ) -> dict[str, Any]:
     """`managed`: whether foreign names count in the pod's namespace; for a claimed pod they did.
-    `options` are what the cluster sets; `claimed` are all pods that carry our label."""
+    `options` are what the cluster sets; `claimed` are all pods that carry our label,
+    `placeholders` those that ask an autoscaler for nodes."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     is_claimed = keys.CLAIMED_LABEL in podspec.labels(pod)
     ask = read_pod(pod, namespace=meta["namespace"], options=options, managed=managed or is_claimed)
@@ -121,6 +133,7 @@ def explanation(
             for name, grants in (placement.containers.items() if placement else ())
         },
         "queue": _queue(pod, claimed, options),
+        "placeholder": _placeholder(pod, placeholders) if gated else None,
         "reasons": {str(reason): count for reason, count in reasons.items()},
         "message": waiting,
         "nearest": nearest_in(waiting),
@@ -144,6 +157,16 @@ def _queue(pod: Json, claimed: Sequence[Json], options: Options) -> dict[str, in
     places = sorted(_order(one, options) for one in waiting)
     mine = _order(pod, options)
     return {"position": places.index(mine) + 1, "waiting": len(places)} if mine in places else None
+
+
+def _placeholder(pod: Json, placeholders: Sequence[Json]) -> dict[str, Any] | None:
+    """The pod that asks an autoscaler for a node in the name of this one."""
+    uid = pod["metadata"].get("uid", "")
+    for one in placeholders:
+        told = podspec.annotations(one).get(keys.STANDS_FOR, "").split(",")
+        if uid in [text.rpartition("/")[2] for text in told]:
+            return {"name": asking.pod_name(one), "node": (one.get("spec") or {}).get("nodeName")}
+    return None
 
 
 def _order(pod: Json, options: Options) -> Order:
@@ -197,6 +220,10 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     if document["queue"]:
         place = document["queue"]
         told.append(f"  in the queue: {place['position']} of {place['waiting']} that wait")
+    if document["placeholder"]:
+        name, node = document["placeholder"]["name"], document["placeholder"]["node"]
+        came = f"and has got {node}, whose cards cannot be used yet" if node else "and has got none yet"
+        told.append(f"  placeholder {name} asks an autoscaler for a node for it, {came}")
     if document["message"]:
         told.append(f"  waits: {document['message']}")
     if document["nearest"]:

@@ -121,6 +121,12 @@ NODE_CONDITION = "SubletCardsHealthy"
 # pods of the scheduler's own, which run nothing: names of a namespace and of the PriorityClass in it
 BALLAST_NAMESPACE = "sublet-ballast"
 BALLAST_CLASS = "sublet-ballast"
+PLACEHOLDER_NAMESPACE = "sublet-placeholders"
+PLACEHOLDER_CLASS = "sublet-placeholder"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+PLACEHOLDER = "placeholder"
+STANDS_FOR = f"{PREFIX}stands-for"
+"""On a placeholder: the waiting pods it stands for, each as namespace/name/UID."""
 
 # what a container sees
 CDI_KIND = f"{PREFIX}slot"

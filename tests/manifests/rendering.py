@@ -1,6 +1,8 @@
 """Renders the Kustomize overlays; as a program it accepts today's renders as the reviewed ones."""
 
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,20 @@ def added_by(component: str) -> list[dict[str, Any]]:
     folder = KUSTOMIZE / "components" / component
     named = yaml.safe_load((folder / "kustomization.yaml").read_text()).get("resources", ())
     return [entry for name in named for entry in objects((folder / name).read_text())]
+
+
+def with_components(*components: str) -> list[dict[str, Any]]:
+    """The objects of the base with these components."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = shutil.copytree(KUSTOMIZE, Path(folder) / "kustomize")
+        overlay = tree / "overlays" / "trial"
+        overlay.mkdir()
+        kustomization = {
+            "resources": ["../../base"],
+            "components": [f"../../components/{name}" for name in components],
+        }
+        (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        return objects(render(overlay))
 
 
 def main() -> None:

@@ -40,9 +40,11 @@ from sublet_scheduler.shell.namespaces import Namespaces
 from sublet_scheduler.shell.nodes import Nodes, follow_dra
 from sublet_scheduler.shell.nodewrites import NodeWrites
 from sublet_scheduler.shell.outbox import Outbox
+from sublet_scheduler.shell.placeholders import PlaceholderWrites
 from sublet_scheduler.shell.podfacts import PodReader
 from sublet_scheduler.shell.podpatches import PodPatches
 from sublet_scheduler.shell.pods import Pods
+from sublet_scheduler.shell.pools import read_pools
 from sublet_scheduler.shell.publishing import Publishing
 from sublet_scheduler.shell.quotas import Quotas
 from sublet_scheduler.shell.ratios import read_ratios
@@ -132,13 +134,16 @@ async def _run(
             hold_s=settings.queue_hold_s,
             ratios=read_ratios(Path(settings.ratios)) if settings.ratios else (),
             ballast_wait_s=settings.ballast_wait_s,
+            placeholders=settings.placeholders,
+            placeholder_after_s=settings.placeholder_after_s,
+            pools=read_pools(Path(settings.node_pools)) if settings.node_pools else (),
         )
     )
     outbox = Outbox(on_fact=metrics.told, unix_ms=unix_ms)
     recorder = Recorder(engine, release=__version__)
     streams[FLIGHT] = recorder.lines
     driver = Driver(engine, outbox, clock=monotonic_s, observe=metrics.answered, recorder=recorder)
-    metrics.registry.register(StateCollector(engine.state, engine.ballast, bus.state, lambda: outbox.dropped))
+    metrics.registry.register(StateCollector(engine, bus.state, lambda: outbox.dropped))
 
     cards = Cards()
     reader = PodReader(options=options, key=key)
@@ -169,6 +174,9 @@ async def _run(
         pins=StuckPins(kube),
         evictions=Evictions(kube),
         ballast=BallastWrites(kube=kube, image=settings.ballast_image),
+        placeholders=PlaceholderWrites(
+            kube=kube, image=settings.placeholder_image, resource=settings.placeholder_resource
+        ),
         events=KubeEvents(kube),
         outbox=outbox,
         report=driver.report,

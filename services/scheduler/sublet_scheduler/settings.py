@@ -60,6 +60,16 @@ class Settings:
     """What the pods run that keep it: any program that does nothing, and does it until it is told to end."""
     ballast_wait_s: float = 10.0
     """The longest that a pod with cards is held until the ballast of its node has made room for it."""
+    placeholders: int = 0
+    """So many pods, one for each node that is missing, ask an autoscaler for nodes at most; 0: none does."""
+    placeholder_after_s: float = 10.0
+    """For so long a pod waits before a placeholder stands for it."""
+    placeholder_image: str = "registry.k8s.io/pause:3.10"
+    """What a placeholder runs if it ever does: any program that does nothing."""
+    placeholder_resource: str = ""
+    """Placeholders ask for so many cards under this name alone; empty: for all that the pods ask for."""
+    node_pools: str = ""
+    """Path of an inventory of nodes that an autoscaler can add, also when none like them is there yet."""
     drain_s: float = 5.0
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
     dialects: tuple[str, ...] = IN_A_CLUSTER
@@ -98,6 +108,10 @@ class Settings:
             if name not in dialects.BY_NAME:
                 known = ", ".join(dialects.BY_NAME)
                 raise BadRequest(f"SUBLET_DIALECTS names {name!r}", hint=f"Known: {known}")
+        if self.placeholders < 0:
+            raise BadRequest(
+                f"SUBLET_PLACEHOLDERS={self.placeholders} is below 0", hint="0 means no placeholders"
+            )
         if self.volcano_memory_factor < 1:
             raise BadRequest(
                 f"SUBLET_VOLCANO_MEMORY_FACTOR={self.volcano_memory_factor} is not at least 1",

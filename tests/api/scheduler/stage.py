@@ -15,12 +15,20 @@ from tests import builders
 from tests.api.deployment import SCHEDULER, apply
 from tests.lab.controlplane import Answer, ControlPlane
 from tests.lab.programs import free_port
-from tests.manifests.rendering import added_by, reviewed
+from tests.manifests.rendering import with_components
 
 Json = dict[str, Any]
 RESERVATION_S = 3.0
 RATIOS = "- {nodeSelector: {ratio: four}, cpu: 4, memory: 1Gi}"
 BALLAST_IMAGE = "lab.local/pause:1"
+IN_FORCE = (
+    "MutatingWebhookConfiguration",
+    "PriorityClass",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 NATS, SERVICE = "nats", "sublet-scheduler"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIAL = builders.pod("trial", builders.container(gpu=1))
@@ -40,15 +48,13 @@ class Stage:
     async def start(self) -> None:
         """All in force and Ready; pods that other tests left are gone."""
         await self.delete_allpods_path()
-        [configuration] = [
-            one for one in reviewed("default") if one["kind"] == "MutatingWebhookConfiguration"
-        ]
+        rendered = with_components("ballast", "placeholders")
+        [configuration] = [one for one in rendered if one["kind"] == "MutatingWebhookConfiguration"]
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}"}
-        brought = added_by("ballast")
-        await apply(self.plane, [one for one in brought if one["kind"] == "Namespace"])
-        await apply(self.plane, [configuration, *(one for one in brought if one["kind"] != "Namespace")])
+        await apply(self.plane, [one for one in rendered if one["kind"] == "Namespace"])
+        await apply(self.plane, [one for one in rendered if one["kind"] in IN_FORCE])
         self.start_nats()
         self.start_scheduler()
         await self.ready()
@@ -89,6 +95,8 @@ class Stage:
             "SUBLET_RATIOS": str(ratios),
             "SUBLET_BALLAST_IMAGE": BALLAST_IMAGE,
             "SUBLET_BALLAST_WAIT_S": "60",
+            "SUBLET_PLACEHOLDERS": "20",
+            "SUBLET_PLACEHOLDER_AFTER_S": "1",
             "SUBLET_NATS_URL": self.nats_url,
             "SUBLET_KUBECONFIG": str(self.plane.kubeconfig(SCHEDULER)),
             "SUBLET_PROBE_HOST": "127.0.0.1",

@@ -89,3 +89,19 @@ def test_a_note_in_the_words_of_one_reason_is_that_reason() -> None:
 def test_amounts_are_read_as_the_api_server_stores_them() -> None:
     told = explanation(pod("p", container(gpu_memory="50k")), managed=False)
     assert told["claims"]["main"]["memoryMiB"] == 50_000
+
+
+def test_a_held_pod_says_which_placeholder_asks_for_a_node_for_it() -> None:
+    mine = waiting_pod("no room now (1 InUse)")
+    mine["metadata"]["uid"] = "uid-1"
+    theirs = pod("placeholder-uid-0", namespace=keys.PLACEHOLDER_NAMESPACE)
+    theirs["metadata"]["annotations"] = {keys.STANDS_FOR: "default/o/uid-0,default/p/uid-1"}
+    told = explanation(mine, managed=False, placeholders=[theirs])
+    name = f"{keys.PLACEHOLDER_NAMESPACE}/placeholder-uid-0"
+    assert told["placeholder"] == {"name": name, "node": None}
+    assert f"  placeholder {name} asks an autoscaler for a node for it, and has got none yet" in lines(told)
+    theirs["spec"]["nodeName"] = "n9"
+    came = "\n".join(lines(explanation(mine, managed=False, placeholders=[theirs])))
+    assert "and has got n9, whose cards cannot be used yet" in came
+    theirs["metadata"]["annotations"] = {keys.STANDS_FOR: "default/o/uid-0"}
+    assert explanation(mine, managed=False, placeholders=[theirs])["placeholder"] is None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sublet.model.claim import Wishes
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import NodeLedger, NoRoom, Placement
 from sublet.model.reasons import Reason, Refusal, ReportCode
@@ -129,6 +130,34 @@ class RemoveBallast:
 BallastEffect = MakeBallast | ResizeBallast | RemoveBallast
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakePlaceholder:
+    """Make a pod that asks for what all pods that it stands for ask together, and goes where they could.
+
+    CPU in thousandths of a core, memory in MiB. Answer with PlaceholderWritten."""
+
+    name: str
+    stands_for: tuple[PodUid, ...]
+    pods: tuple[PodRef, ...]
+    wishes: Wishes
+    cpu_milli: int
+    memory_mib: int
+    cards: int
+    """How many cards they would use."""
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePlaceholder:
+    """Delete a placeholder, guarded by uid. Same answer."""
+
+    uid: PodUid
+    ref: PodRef
+
+
+PlaceholderEffect = MakePlaceholder | RemovePlaceholder
+
+
 @dataclass(frozen=True, slots=True)
 class Announce:
     """A public fact about a pod's claim: decided, held, committed, released, revoked, ending, ended."""
@@ -179,6 +208,7 @@ Effect = (
     | WriteTotals
     | AckRelease
     | BallastEffect
+    | PlaceholderEffect
     | Announce
     | AnnounceCard
     | Report

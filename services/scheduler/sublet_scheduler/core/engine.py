@@ -30,6 +30,7 @@ from sublet_scheduler.core.holds import Holds
 from sublet_scheduler.core.lifecycle import Lifecycle
 from sublet_scheduler.core.matching import unprepared
 from sublet_scheduler.core.outside import outsiders_of
+from sublet_scheduler.core.placeholders import Placeholders
 from sublet_scheduler.core.records import PENDING
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.reviews import Reviews
@@ -53,6 +54,7 @@ class Engine:
         self.reviews = Reviews(self.state, self.waiting, self.holds)
         self.stuck = StuckPins(self.state)
         self.ballast = Ballast(self.state, self.releases)
+        self.placeholders = Placeholders(self.state)
 
     @property
     def rebuilt(self) -> bool:
@@ -66,7 +68,9 @@ class Engine:
         if self.state.dirty and self.state.merged:
             times.append(max(now, self.state.next_pass()))
         times += [*self.state.avoid.values(), *self.state.unevictable.values()]
-        times += [*self.gangs.timers(), *self.waiting.timer(), *self.ballast.timers()]
+        times += [*self.gangs.timers(), *self.waiting.timer()]
+        if self.state.merged:
+            times += [*self.ballast.timers(), *self.placeholders.timers()]
         if self.state.merged and self.state.ledgers.more_to_check:
             times.append(now)
         for record in self.state.watched():
@@ -100,10 +104,12 @@ class Engine:
                         self._helped(node_state.name)
             case ev.PodSeen(pod) if pod.ballast:
                 self.ballast.seen(pod, now)
+            case ev.PodSeen(pod) if pod.placeholder is not None:
+                self.placeholders.seen(pod)
             case ev.PodSeen(pod):
                 self.lifecycle.seen(pod, now)
             case ev.PodGone(uid, last):
-                if not self.ballast.gone(uid, now):
+                if not (self.ballast.gone(uid, now) or self.placeholders.gone(uid)):
                     self.lifecycle.gone(uid, last, now)
             case ev.PodsListed():
                 state.pods_listed = True
@@ -177,6 +183,8 @@ class Engine:
                     state.totals_dirty.add(node)
             case ev.BallastWritten(node, done, pod):
                 self.ballast.written(node, pod, done=done, now=now)
+            case ev.PlaceholderWritten(name, done, pod):
+                self.placeholders.written(name, pod, done=done, now=now)
             case ev.Tick():
                 self.reviews.expire(now)
                 self.releases.tick(now)
@@ -337,6 +345,7 @@ class Engine:
             return
         self.gangs.settle(now)
         self.ballast.settle(now)
+        self.placeholders.settle(now)
         for node in sorted(self.state.ledgers.dirty):
             write = self.state.ledgers.next_write(self.state.wanted_entry(node))
             if write:

@@ -218,6 +218,15 @@ class BallastWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceholderWritten:
+    """A write of the placeholder of that name came to an end; `pod` is the pod as read afterwards."""
+
+    name: str
+    done: bool
+    pod: PodFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passes; sent when `Engine.due` says so."""
 
@@ -252,5 +261,6 @@ Event = (
     | NodeReleased
     | TotalsWritten
     | BallastWritten
+    | PlaceholderWritten
     | Tick
 )

@@ -98,6 +98,8 @@ class PodFacts:
     """PodScheduled=False with reason Unschedulable, and no nominatedNodeName."""
     ballast: BallastFacts | None = None
     """Of a ballast pod of ours, which takes nothing in our own accounting."""
+    placeholder: tuple[PodUid, ...] | None = None
+    """Of a placeholder of ours: the pods it stands for."""
     cards: tuple[CardId, ...] = ()
     """Every card that its annotations name, for pods whose decision is not to be believed."""
 

@@ -21,6 +21,7 @@ from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
 from sublet_scheduler.core.outside import OutsideUse
 from sublet_scheduler.core.placing import Placer
+from sublet_scheduler.core.pools import NodePool
 from sublet_scheduler.core.ratio import Ratio
 from sublet_scheduler.core.records import (
     HOLDING,
@@ -75,6 +76,12 @@ class Rules:
     """What is kept for idle cards, by node pool."""
     ballast_wait_s: float = 10.0
     """The longest that a pod is held until the ballast of its node has made room."""
+    placeholders: int = 0
+    """So many placeholders stand for waiting pods at most."""
+    placeholder_after_s: float = 10.0
+    """For so long a pod waits before a placeholder stands for it."""
+    pools: tuple[NodePool, ...] = ()
+    """Nodes that an autoscaler can add though none like them is there."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from sublet_scheduler.core.size import Size
 LABELS = {
     "app.kubernetes.io/name": "sublet",
     "app.kubernetes.io/part-of": "sublet",
-    "app.kubernetes.io/component": "ballast",
+    keys.COMPONENT_LABEL: "ballast",
 }
 
 

@@ -9,9 +9,11 @@ from sublet_scheduler.core.effects import (
     EvictPods,
     FreeStuckPin,
     MakeBallast,
+    MakePlaceholder,
     MarkWaiting,
     ReleasePod,
     RemoveBallast,
+    RemovePlaceholder,
     Report,
     ResizeBallast,
     WriteTotals,
@@ -22,6 +24,7 @@ from sublet_scheduler.shell.evictions import Evictions
 from sublet_scheduler.shell.kubeevents import KubeEvents
 from sublet_scheduler.shell.nodewrites import NodeWrites
 from sublet_scheduler.shell.outbox import ClusterEffect, Outbox
+from sublet_scheduler.shell.placeholders import PlaceholderWrites
 from sublet_scheduler.shell.podpatches import PodPatches
 from sublet_scheduler.shell.stuckpin import StuckPins
 
@@ -33,6 +36,7 @@ class ClusterEffects:
     pins: StuckPins
     evictions: Evictions
     ballast: BallastWrites
+    placeholders: PlaceholderWrites
     events: KubeEvents
     outbox: Outbox
     report: Callable[[Event], None]
@@ -58,6 +62,8 @@ class ClusterEffects:
                     self.report(refused)
             case MakeBallast() | ResizeBallast() | RemoveBallast():
                 self.report(await self.ballast.perform(effect))
+            case MakePlaceholder() | RemovePlaceholder():
+                self.report(await self.placeholders.perform(effect))
             case Report():
                 await self.events.tell(effect, at_ms=self.unix_ms())
             case _:

@@ -13,10 +13,9 @@ from sublet.contract import metrics as names
 from sublet.model.ids import DecisionId
 from sublet.model.placement import Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode
-from sublet_scheduler.core.ballast import Ballast
 from sublet_scheduler.core.effects import Announce, AnnounceCard, Answer, Report
+from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.records import Stage
-from sublet_scheduler.core.state import State
 from sublet_scheduler.shell.outbox import PublicEffect
 
 log = structlog.get_logger()
@@ -103,11 +102,10 @@ class Metrics:
 class StateCollector(Collector):
     """Cards, grants and waiting pods as the engine knows them at the moment of a scrape."""
 
-    def __init__(
-        self, state: State, ballast: Ballast, bus: Callable[[], BusState], dropped: Callable[[], int]
-    ) -> None:
-        self._state = state
-        self._ballast = ballast
+    def __init__(self, engine: Engine, bus: Callable[[], BusState], dropped: Callable[[], int]) -> None:
+        self._state = engine.state
+        self._ballast = engine.ballast
+        self._placeholders = engine.placeholders
         self._bus = bus
         self._dropped = dropped
 
@@ -116,6 +114,13 @@ class StateCollector(Collector):
         yield from self._grants()
         yield self._waiting()
         yield from self._kept_for_idle_cards()
+        standing = GaugeMetricFamily(
+            names.PLACEHOLDERS, "Pods that ask an autoscaler for nodes.", labels=["phase"]
+        )
+        phases = Tally(pod.phase for pod in self._placeholders.pods.values())
+        for phase, count in sorted(phases.items()):
+            standing.add_metric([phase], count)
+        yield standing
         sought = CounterMetricFamily(names.PLACES_SOUGHT, "How often a place was sought for a pod.")
         sought.add_metric([], self._state.placer.tries)
         yield sought

@@ -17,9 +17,12 @@ from sublet_scheduler.core.effects import (
     EvictPods,
     FreeStuckPin,
     MakeBallast,
+    MakePlaceholder,
     MarkWaiting,
+    PlaceholderEffect,
     ReleasePod,
     RemoveBallast,
+    RemovePlaceholder,
     Report,
     ResizeBallast,
     StepDown,
@@ -31,7 +34,15 @@ from sublet_scheduler.shell.lane import Lane
 log = structlog.get_logger()
 
 ClusterEffect = (
-    ReleasePod | MarkWaiting | FreeStuckPin | EvictPods | WriteTotals | AckRelease | BallastEffect | Report
+    ReleasePod
+    | MarkWaiting
+    | FreeStuckPin
+    | EvictPods
+    | WriteTotals
+    | AckRelease
+    | BallastEffect
+    | PlaceholderEffect
+    | Report
 )
 PublicEffect = Announce | AnnounceCard | Report
 
@@ -96,6 +107,10 @@ class Outbox:
                 self.cluster.put(f"node/{effect.node}", effect)
             case MakeBallast() | ResizeBallast() | RemoveBallast():
                 self.cluster.put(f"ballast/{effect.node}", effect)
+            case MakePlaceholder(name=name):
+                self.cluster.put(f"placeholder/{name}", effect)
+            case RemovePlaceholder(_, ref):
+                self.cluster.put(f"placeholder/{ref.name}", effect)
             case Report():  # an Event for people, which no absent bus may hold up, and an audit event
                 self.cluster.put(f"report/{effect.ref or effect.node}", effect)
                 self._put_public(effect)

@@ -21,6 +21,7 @@ from sublet.model.placement import Placement
 from sublet.model.reasons import Refusal, RefusalCode
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.shell.ballastfacts import read_ballast
+from sublet_scheduler.shell.placeholderfacts import read_placeholder
 from sublet_scheduler.shell.recentpods import RecentPods
 
 
@@ -84,10 +85,10 @@ class PodReader:
     def read(self, raw: bytes) -> PodFacts:
         """Raises msgspec.DecodeError and ValueError where it is no pod."""
         slim = _slim(raw)
-        if slim.metadata.namespace == keys.BALLAST_NAMESPACE:
-            ballast = read_ballast(_whole(raw))
-            if ballast:
-                return ballast
+        own = _OWN.get(slim.metadata.namespace)
+        ours = own(_whole(raw)) if own else None
+        if ours:
+            return ours
         if not _may_claim(slim):
             return self._unclaimed(slim)
         known = self.recent.take_answered(PodUid(slim.metadata.uid), slim.metadata.resource_version)
@@ -204,6 +205,9 @@ def _is_of(asked: PodAsk | Refusal | None, decided: Placement | None) -> bool:
     if decided is None or not isinstance(asked, PodAsk):
         return decided is None
     return {claim.container for claim in asked.claims} == decided.containers.keys()
+
+
+_OWN = {keys.BALLAST_NAMESPACE: read_ballast, keys.PLACEHOLDER_NAMESPACE: read_placeholder}
 
 
 def _gang(meta: _Meta) -> Gang | None:

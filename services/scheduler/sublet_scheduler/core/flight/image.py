@@ -54,6 +54,11 @@ PARTS = (
             "pods", "_node_of", "_waits_for_word", "_looked", "_dirty", "_busy", "_again", "_all_heard_s"
         ),
     ),
+    Part(
+        path="placeholders",
+        remembered=("pods", "_busy", "_again", "_looked", "_due_s"),
+        derived=("_rooms",),
+    ),
     Part(path="stuck"),
     Part(
         path="state",
