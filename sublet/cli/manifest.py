@@ -67,6 +67,7 @@ _OBJECT_SHAPES = {
     "Node": {"status": {"capacity": AMOUNTS}},
     "DaemonSet": {"status": {"desiredNumberScheduled": int}},
     "Pod": {"status": {"phase": str}},
+    "Job": {"status": {"conditions": [{"type": str, "status": str}]}},
     "MutatingWebhookConfiguration": {
         "webhooks": [{"name": str, "rules": [{"operations": [str], "resources": [str]}]}]
     },
@@ -95,6 +96,17 @@ def read_objects(files: Sequence[str]) -> list[Json]:
         Unreadable: a file or an object in it cannot be read.
     """
     return [one for file in files for document in read_documents(file) for one in _objects(document)]
+
+
+def has_pod_templates(obj: Json) -> bool:
+    """Whether all that looks like a pod template in a custom resource is one."""
+    found = [template for _, template in templates(obj)]
+    return bool(found) and not any(
+        fault
+        for template in found
+        for shape in (POD_SHAPE, _RUNNING_SHAPE)
+        for fault in faults(template, shape)
+    )
 
 
 def _objects(document: Document) -> Iterator[Json]:

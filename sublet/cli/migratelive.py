@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sublet.cli.manifest import has_pod_templates
 from sublet.kube import kind as kinds
 from sublet.kube.errors import NotFound
 from sublet.kube.kind import Kind
@@ -33,7 +34,7 @@ async def read_cluster(kube: Kube) -> list[Json]:
     found += await _all(kube, kinds.CONFIGMAPS, Selection(namespace=SYSTEM_NAMESPACE))
     for definition in await _all(kube, kinds.CUSTOM_RESOURCES):
         for kind in with_templates(definition):
-            found += await _all(kube, kind)
+            found += [one for one in await _all(kube, kind) if has_pod_templates(one)]
     return found
 
 

@@ -22,6 +22,7 @@ MIRROR = "kubernetes.io/config.mirror"
 WATCHING = "utility"
 """The capability of tools that look at cards and compute nothing."""
 ENDED = ("Succeeded", "Failed")
+JOB_ENDED = ("Complete", "Failed")
 
 
 class Outcome(StrEnum):
@@ -79,10 +80,19 @@ def workloads(objects: Iterable[Json]) -> Iterator[Workload]:
     known = {_meta(one).get("uid") for one in listed} - {None}
     for one in listed:
         owner, _ = podspec.controller(one)
-        if owner in known or (one.get("status") or {}).get("phase") in ENDED:
+        if owner in known or _has_ended(one):
             continue
         for path, template in templates(one):
             yield _workload(one, spelled(path), template)
+
+
+def _has_ended(obj: Json) -> bool:
+    """Whether it is a pod or a job that makes no new pods."""
+    status = obj.get("status") or {}
+    if obj.get("kind") == "Job":
+        conditions = status.get("conditions") or ()
+        return any(one.get("type") in JOB_ENDED and one.get("status") == "True" for one in conditions)
+    return obj.get("kind") == "Pod" and status.get("phase") in ENDED
 
 
 def _workload(obj: Json, at: str, template: Json) -> Workload:

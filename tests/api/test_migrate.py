@@ -40,6 +40,9 @@ async def test_a_custom_resource_with_a_pod_template_is_a_workload(
                 "spec": {"template": {"spec": pod("x", container(nvidia=2))["spec"]}},
             }
 
+            odd = {**training, "metadata": {"name": "odd", "namespace": "default"}}
+            odd["spec"] = {"template": {"spec": {"containers": ["no container"]}}}
+
             async def created() -> bool:
                 try:
                     await kube.create(TRAININGS, training, namespace="default")
@@ -48,6 +51,7 @@ async def test_a_custom_resource_with_a_pod_template_is_a_workload(
                 return True
 
             await api_server.run.until("custom resources are served", created, within_s=30)
+            await kube.create(TRAININGS, odd, namespace="default")
             found = document(report(await read_cluster(kube), Options()))
         finally:
             await kube.delete(CUSTOM_RESOURCES, definition["metadata"]["name"])

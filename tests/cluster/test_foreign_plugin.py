@@ -47,9 +47,12 @@ async def node_of_another(stage: Stage) -> AsyncIterator[None]:
     await stage.stop(agent_name(node))
 
     async def left() -> bool:
-        return keys.GPU_MEMORY not in await shown(stage)
+        body = (await stage.plane.call("GET", f"/api/v1/nodes/{node.name}")).body
+        return (
+            keys.GPU_MEMORY not in await shown(stage) and keys.CARDS_LABEL not in body["metadata"]["labels"]
+        )
 
-    await stage.until("our totals are taken away", left)
+    await stage.until("our totals and our label are taken away", left)
     command: list[str | Path] = [sys.executable, Path(foreignplugin.__file__)]
     folder = Path("/var/lib/kubelet/device-plugins")
     stage.plane.run.start(PLUGIN, node.on_node(*command, folder, keys.NVIDIA_GPU, str(DEVICES)))

@@ -249,6 +249,21 @@ def test_a_pod_is_told_by_what_controls_it_and_an_ended_one_not_at_all(sublet: S
     assert names == ["app", "alone"]
 
 
+def test_a_job_that_is_over_is_not_told_and_one_that_runs_is(sublet: Sublet) -> None:
+    template = {"spec": pod("x", container(nvidia=1))["spec"]}
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": f"j{at}"},
+            "spec": {"template": template},
+            "status": {"conditions": [{"type": word, "status": "True"}]},
+        }
+        for at, word in enumerate(("Complete", "Suspended", "Failed"))
+    ]
+    assert [one["name"] for one in ask(sublet, *jobs).json["workloads"]] == ["j1"]
+
+
 def test_namespaces_that_are_not_given_to_sublet_are_named(sublet: Sublet) -> None:
     foreign, own = deployment("app", container(nvidia=1)), deployment("own", container(gpu=1))
     ran = ask(sublet, namespace("team", managed=False), foreign, own)
