@@ -56,7 +56,7 @@ from sublet_scheduler.shell.workload import read_workload
 
 log = structlog.get_logger()
 
-CERTIFICATES_EVERY_S = 15.0
+CERTIFICATES_EVERY_S = 5.0
 START_AGAIN_S = 1.0
 FLIGHT = "/flight"
 """Where the flight recorder is read, beside the probes."""

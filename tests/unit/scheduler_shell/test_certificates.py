@@ -10,6 +10,7 @@ import pytest
 from sublet_scheduler.shell import authority, secret
 from sublet_scheduler.shell.authority import Authority, Pair
 from sublet_scheduler.shell.certs import CA_SECRET, CONFIGURATION, Certificates, load
+from sublet_scheduler.shell.trust import LINGER
 
 from sublet.demo.apiserver.server import serve_api
 from sublet.kube.client import KubeClient, open_client
@@ -41,7 +42,8 @@ async def kube() -> AsyncIterator[KubeClient]:
 
 
 def certificates(kube: KubeClient, clock: Clock) -> Certificates:
-    return Certificates(kube, namespace="sublet-system", names=(NAME, "127.0.0.1"), unix_ms=clock.unix_ms)
+    names = (NAME, "127.0.0.1")
+    return Certificates(kube, namespace="sublet-system", names=names, unix_ms=clock.unix_ms, settle_s=0)
 
 
 async def bundles(kube: KubeClient) -> list[bytes]:
@@ -94,6 +96,44 @@ async def test_a_bundle_that_somebody_took_away_is_put_back(kube: KubeClient) ->
     await kube.update(MUTATING_WEBHOOKS, configuration)
     await served.check()
     assert await bundles(kube) == before
+
+
+async def test_a_new_authority_is_trusted_beside_the_old_one_until_all_replicas_serve_under_it(
+    kube: KubeClient,
+) -> None:
+    clock = Clock()
+    first, second = certificates(kube, clock), certificates(kube, clock)
+    await first.check()
+    await second.check()
+    [before, _] = await bundles(kube)
+    await kube.delete(SECRETS, CA_SECRET, namespace="sublet-system")
+    await first.check()
+    [both, _] = await bundles(kube)
+    await handshake(first.context, both)
+    await handshake(second.context, both)  # it did not look yet
+
+    clock.now += LINGER / 2
+    await second.check()
+    assert await bundles(kube) == [both, both]
+    clock.now += LINGER
+    await first.check()
+    [after, _] = await bundles(kube)
+    assert both.startswith(after)
+    assert before not in after
+    await handshake(second.context, after)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await handshake(second.context, before)
+
+
+async def test_what_is_no_certificate_in_a_bundle_is_replaced_at_once(kube: KubeClient) -> None:
+    configuration = await kube.get(MUTATING_WEBHOOKS, CONFIGURATION)
+    configuration["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
+    await kube.update(MUTATING_WEBHOOKS, configuration)
+    served = certificates(kube, Clock())
+    await served.check()
+    [first, second] = await bundles(kube)
+    assert first == second
+    await handshake(served.context, first)
 
 
 async def test_without_the_webhook_configuration_the_certificate_is_not_trusted(kube: KubeClient) -> None:

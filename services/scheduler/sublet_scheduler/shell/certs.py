@@ -1,11 +1,13 @@
 """The webhook's certificate: signed in memory by the shared CA, renewed in place, trusted by the API server.
 
 No file, no restart: a new leaf is loaded into the live TLS context, and the caBundle of the webhook
-configuration is put right whenever it differs.
+configuration is put right whenever it differs. No pod is refused for it: who signs is trusted before it does,
+and for a while after it did.
 """
 
 import asyncio
 import base64
+import binascii
 import os
 import ssl
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from sublet.kube.port import JsonPatch, Kube
 from sublet.model.errors import BadRequest
 from sublet_scheduler.shell import authority, secret
 from sublet_scheduler.shell.authority import Authority, Pair
+from sublet_scheduler.shell.trust import Trust
 
 log = structlog.get_logger()
 
@@ -27,18 +30,28 @@ CONFIGURATION = "sublet"
 """The MutatingWebhookConfiguration of the manifests."""
 RENEW = timedelta(days=authority.LEAF_DAYS / 3)
 """A leaf is renewed when so much of its life is left."""
+SETTLE_S = 2.0
+"""From a new caBundle until every API server goes by it."""
 
 
 class Certificates:
     """Keeps `context` able to serve; `trusted` says whether the API server can verify it now."""
 
     def __init__(
-        self, kube: Kube, *, namespace: str, names: Sequence[str], unix_ms: Callable[[], int]
+        self,
+        kube: Kube,
+        *,
+        namespace: str,
+        names: Sequence[str],
+        unix_ms: Callable[[], int],
+        settle_s: float = SETTLE_S,
     ) -> None:
         self._kube = kube
         self._namespace = namespace
         self._names = tuple(names)
         self._unix_ms = unix_ms
+        self._settle_s = settle_s
+        self._trust = Trust()
         self._leaf: Pair | None = None
         self._signer = b""
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -49,12 +62,15 @@ class Certificates:
         """Put everything right that is due. Raises KubeError, and BadRequest for an unreadable CA secret."""
         now = datetime.fromtimestamp(self._unix_ms() / 1000, UTC)
         current = await self._authority(now)
-        if self._leaf is None or self._signer != current.current.cert or self._leaf.expires - now < RENEW:
+        self.trusted = await self._publish(current.bundle, now)
+        another = self._signer != current.current.cert
+        if self._leaf is None or another or self._leaf.expires - now < RENEW:
+            if self._leaf is not None and another:
+                await asyncio.sleep(self._settle_s)
             leaf = authority.sign_leaf(current, self._names, now)
             load(self.context, leaf)
             self._leaf, self._signer = leaf, current.current.cert
             log.info("certificate.renewed", names=self._names, expires=leaf.expires.isoformat())
-        self.trusted = await self._publish(current.bundle)
 
     async def run(self, *, every_s: float) -> None:
         """Check for ever."""
@@ -89,26 +105,35 @@ class Certificates:
         log.info("authority.rotated", expires=wanted.current.expires.isoformat())
         return authority.from_secret(shared.data)
 
-    async def _publish(self, bundle: bytes) -> bool:
+    async def _publish(self, bundle: bytes, now: datetime) -> bool:
         """Whether the webhook configuration trusts `bundle` in the end."""
-        wanted = base64.b64encode(bundle).decode()
         try:
             configuration = await self._kube.get(MUTATING_WEBHOOKS, CONFIGURATION)
         except NotFound:
             log.warning("webhook_configuration.missed", name=CONFIGURATION)
             return False
+        webhooks = configuration.get("webhooks") or ()
+        present = [_decoded(webhook["clientConfig"].get("caBundle")) for webhook in webhooks]
+        wanted = self._trust.wanted(bundle, present, now)
         operations: list[dict[str, object]] = []
-        for at, webhook in enumerate(configuration.get("webhooks") or ()):
-            if webhook["clientConfig"].get("caBundle") != wanted:
-                path = f"/webhooks/{at}"
+        for at, webhook in enumerate(webhooks):
+            if present[at] != wanted[at]:
+                path, text = f"/webhooks/{at}", base64.b64encode(wanted[at]).decode()
                 operations += [
                     {"op": "test", "path": f"{path}/name", "value": webhook["name"]},
-                    {"op": "add", "path": f"{path}/clientConfig/caBundle", "value": wanted},
+                    {"op": "add", "path": f"{path}/clientConfig/caBundle", "value": text},
                 ]
         if operations:
             await self._kube.patch(MUTATING_WEBHOOKS, CONFIGURATION, JsonPatch(operations))
             log.info("webhook_configuration.trusted", name=CONFIGURATION, webhooks=len(operations) // 2)
         return True
+
+
+def _decoded(bundle: str | None) -> bytes:
+    try:
+        return base64.b64decode(bundle or "")
+    except binascii.Error:
+        return b""
 
 
 def load(live: ssl.SSLContext, leaf: Pair) -> None:
