@@ -9,9 +9,9 @@ from tests.unit.scheduler.world import World
 GIB = 1024
 
 
-def busy(rules: Rules | None = None) -> World:
+def busy(rules: Rules | None = None, *, stretch: int = 5) -> World:
     """A cluster in which something of everything happened."""
-    world = World(rules or Rules(), stretch=5)
+    world = World(rules or Rules(), stretch=stretch)
     world.node("n1", *cards("n1", 4), labels={"topology.kubernetes.io/zone": "a"})
     world.node("n2", card("A", model="T4"), card("B", index=1, gib=None))
     world.quota("small", namespace="poor", cards=1)

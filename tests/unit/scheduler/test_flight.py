@@ -78,8 +78,9 @@ def test_an_engine_made_of_an_image_remembers_the_same(policy: Policy) -> None:
     assert engine.due(world.now) == world.engine.due(world.now)
 
 
-def test_a_flight_is_told_again_with_the_same_decisions() -> None:
-    world = busy()
+@pytest.mark.parametrize("stretch", [20, 10_000])
+def test_a_flight_is_told_again_with_the_same_decisions(stretch: int) -> None:
+    world = busy(stretch=stretch)
     lines = list(world.recorder.lines())
     steps = list(replay(read_flight(lines)))
     assert any(step.decided for step in steps)

@@ -77,7 +77,7 @@ PARTS = (
     Part(path="state.limits", remembered=("quotas", "used", "_held")),
     Part(
         path="state.fleet",
-        remembered=("nodes", "groups", "replicas", "labels", "_layout"),
+        remembered=("nodes", "groups", "replicas", "labels", "growths", "_sizes", "_layout"),
         derived=(
             "kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use", "_silence", "_elsewhere"
         ),
