@@ -122,15 +122,14 @@ class Cluster:
             self.engine.state.fleet.unbook(node, key)
 
     def _add(self, name: NodeName) -> None:
+        ids = [CardId(f"GPU-{name}-{at}") for at in range(CARDS_A_NODE)]
         cards = tuple(
             Card(
-                id=CardId(f"GPU-{name}-{at}"),
+                id=ids[at],
                 index=at,
                 model="NVIDIA A100-SXM4-80GB",
                 memory_mib=CARD_MIB,
-                links={
-                    CardId(f"GPU-{name}-{other}"): Link.NVLINK for other in range(CARDS_A_NODE) if other != at
-                },
+                links={other: Link.NVLINK for other in ids if other != ids[at]},
             )
             for at in range(CARDS_A_NODE)
         )
@@ -168,6 +167,14 @@ class Cluster:
                         break
         self.churn()
 
+    def share(self, shares: int) -> None:
+        """Put so many shares on cards in turn."""
+        states = [one for node in self.engine.state.fleet.nodes.values() for one in node.by_index]
+        places = [node.name for node in self.engine.state.fleet.nodes.values() for _ in node.by_index]
+        for number in range(shares):
+            at = number % len(states)
+            self._book(places[at], _one(states[at].card, self.draw.choice(SMALL_MIB), 5, pod=f"pod-{number}"))
+
     def _book(self, node: NodeName, booking: Booking) -> None:
         self._ids += 1
         key = f"pod-{self._ids}"
@@ -177,8 +184,8 @@ class Cluster:
         self.used_mib += mib
 
 
-def _one(card: Card, mib: int, core: int, *, exclusive: bool = False) -> Booking:
+def _one(card: Card, mib: int, core: int, *, exclusive: bool = False, pod: str = "old") -> Booking:
     grant = CardGrant(card=card.id, index=card.index, memory_mib=mib, core_percent=core, exclusive=exclusive)
     return Booking(
-        ref=PodRef("team", "old"), held=(Held(container="main", kind=ContainerKind.MAIN, grants=(grant,)),)
+        ref=PodRef("team", pod), held=(Held(container="main", kind=ContainerKind.MAIN, grants=(grant,)),)
     )

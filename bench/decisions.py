@@ -58,6 +58,9 @@ def _many_shapes() -> list[Figure]:
         asked = ask_for({keys.GPU_MEMORY: str(1_024 + 37 * at), keys.GPU_CORE: str(1 + at % 20)})
         wishes = replace(asked.wishes, node_selector={"zone": f"z{at % ZONES}"})
         asks.append(replace(asked, wishes=wishes))
+    for ask in asks:
+        cluster.keep(*cluster.ask(ask))
+        cluster.churn()
     _churn(cluster, asks, 2 * MANY_SHAPES)
     gc.collect()
     gc.freeze()

@@ -1,9 +1,10 @@
 """Resident memory: the scheduler's state of a large cluster, and an agent that has nothing to do.
 
-`python -m bench.memory` is the child process in which the state is built.
+`python -m bench.memory pods` and `shares` are the child processes in which a state is built.
 """
 
 import asyncio
+import gc
 import subprocess
 import sys
 import tempfile
@@ -30,18 +31,23 @@ from tests.integration.test_agent_process import agent_process, registered
 ROOT = Path(__file__).parent.parent
 NODES = 5_000
 PODS = 20_000
+LARGE_NODES, SHARES = 20_000, 200_000
 IDLE_S = 3.0
 
 
 def measure() -> list[Figure]:
-    child = subprocess.run(
-        [sys.executable, "-m", "bench.memory"], check=True, capture_output=True, text=True, timeout=600
-    )
     return [
         Figure(
             what=f"resident memory of a scheduler that knows {NODES:,} nodes × 8 cards and {PODS:,} pods",
-            value=float(child.stdout),
+            value=_child("pods"),
             unit="MiB",
+        ),
+        Figure(
+            what=f"memory of the cards of {LARGE_NODES:,} nodes × 8, {SHARES:,} shares and rankings of "
+            f"{len(SHAPES)} shapes",
+            value=_child("shares"),
+            unit="MiB",
+            aim="≤ 200 MiB",
         ),
         Figure(
             what="resident memory of an idle agent with 4 cards, with what its image holds",
@@ -50,6 +56,13 @@ def measure() -> list[Figure]:
             aim="≤ 64 MiB",
         ),
     ]
+
+
+def _child(what: str) -> float:
+    child = subprocess.run(
+        [sys.executable, "-m", "bench.memory", what], check=True, capture_output=True, text=True, timeout=900
+    )
+    return float(child.stdout)
 
 
 def _image_python(folder: Path) -> str:
@@ -130,6 +143,16 @@ def _outcome(cluster: Cluster, pod: PodFacts, effect: Effect) -> list[Event]:
     return []
 
 
+def _shares() -> Cluster:
+    cluster = Cluster(LARGE_NODES, fill=False)
+    cluster.share(SHARES)
+    for limits in SHAPES:
+        cluster.ask(ask_for(limits))
+    return cluster
+
+
 if __name__ == "__main__":
-    known = (_state(), sublet_scheduler.app)
-    print(resident_mib())
+    before_mib = resident_mib() if sys.argv[1] == "shares" else 0.0
+    known = (_shares() if sys.argv[1] == "shares" else _state(), sublet_scheduler.app)
+    gc.collect()
+    print(resident_mib() - before_mib)

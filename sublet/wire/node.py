@@ -1,5 +1,8 @@
 """What an agent says of its node, as bytes and back."""
 
+import sys
+from collections.abc import Mapping
+
 from google.protobuf.message import DecodeError
 
 from sublet.model.card import Card, Heartbeat, Inventory, Link, Partition, Vendor
@@ -38,18 +41,19 @@ def _card_out(card: Card) -> pb.Card:
     return message
 
 
-def _card_in(message: pb.Card) -> Card:
+def _card_in(message: pb.Card, ids: Mapping[str, CardId]) -> Card:
+    """`ids` has one object for each card of the node: a large fleet would hold each name many times."""
     return Card(
-        id=CardId(message.uuid),
+        id=ids[message.uuid],
         index=message.index,
         vendor=Vendor(message.vendor),
-        model=message.model,
+        model=sys.intern(message.model),
         memory_mib=message.memory_mib if message.HasField("memory_mib") else None,
         numa=message.numa if message.HasField("numa") else None,
         pci=message.pci if message.HasField("pci") else None,
         serial=message.serial if message.HasField("serial") else None,
         minor=message.minor if message.HasField("minor") else None,
-        links={CardId(other): Link(link) for other, link in message.links.items()},
+        links={ids.get(other, CardId(other)): Link(link) for other, link in message.links.items()},
         mig=message.mig,
         partitions=tuple(
             Partition(
@@ -88,13 +92,14 @@ def inventory_in(body: bytes) -> Inventory:
     """Raises BadRequest where `body` is not an inventory."""
     try:
         message = pb.Inventory.FromString(body)
+        ids = {card.uuid: CardId(card.uuid) for card in message.cards}
         return Inventory(
             node=NodeName(message.node),
             boot_id=message.boot_id,
             epoch=message.epoch,
             seq=message.seq,
             at_ms=message.at_ms,
-            cards=tuple(_card_in(card) for card in message.cards),
+            cards=tuple(_card_in(card, ids) for card in message.cards),
             shares_per_card=message.shares_per_card,
             slots=message.slots,
             registered=message.registered,
