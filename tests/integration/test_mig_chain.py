@@ -1,5 +1,6 @@
 """MIG from NVIDIA's library to the container and back: partitions that exist, come, go and fall ill."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sublet.bus.port import Upserted
+from sublet.bus.port import Deleted, Synced, Upserted
 from sublet.contract import keys, subjects
 from sublet.demo.natsserver import NatsServer
 from sublet.model.card import Card
@@ -74,6 +75,16 @@ async def until_partitions(stage: Chain, *wanted: CardId) -> Card:
     raise AssertionError("the watch ended")
 
 
+async def until_forgotten(stage: Chain, part: CardId) -> None:
+    """Its verdict has left the bus."""
+    key, there = subjects.verdict_key(NODE, part), False
+    async with asyncio.timeout(8), aclosing(stage.bus.follow(subjects.VERDICTS_BUCKET, key)) as changes:
+        async for change in changes:
+            there = there or isinstance(change, Upserted)
+            if isinstance(change, Deleted) or (isinstance(change, Synced) and not there):
+                return
+
+
 async def test_a_container_gets_the_partition_that_it_was_given(stage: Chain) -> None:
     async with stage.agent(mig_capabilities=str(stage.root / "capabilities")):
         card = await until_partitions(stage, ONE, TWO)
@@ -132,6 +143,7 @@ async def test_a_card_divided_anew_offers_what_is_new_and_its_old_container_neve
         await stage.until_state(NEW, HealthState.HEALTHY)
         await stage.grant(*part_of_a("q", NEW))
         await stage.kubelet.run(pod("q"))
+        await until_forgotten(stage, ONE)
     assert (gone.rule, stage.states(A)) == ("destroyed", [HealthState.HEALTHY])
     assert stage.kubelet.containers[uid_of("q"), "main"].env[keys.ENV_NVIDIA_VISIBLE] == NEW
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from sublet_healthd.core.annotation import read_annotation, write_annotation
 from sublet_healthd.core.event import BreakerActed, Restored
+from sublet_healthd.core.judge import Forgotten
 
 from sublet.model.card import Inventory, Partition
-from sublet.model.health import HealthState
+from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId
 from sublet.wire.health import verdict_in, verdict_out
 from tests.unit.healthd.words import (
@@ -200,3 +201,48 @@ def test_faults_told_of_a_partition_carry_its_place_and_profile() -> None:
     listed = judge.engine.listed(NODE, ONE)
     assert listed is not None
     assert (listed.parent, listed.profile, listed.pci) == (A, "1g.10gb", "0000:00:00.0")
+
+
+def destroyed(judge: Clocked) -> Verdict:
+    """Its last verdict: a partition that was destroyed, after nobody can hold it any more."""
+    judge.at(1, COMPLETE, ledger(1), heartbeat(1), occupancy(1, 1))
+    judge.at(2, inventory(2, A))
+    judge.at(3, ledger(2, closed=tuple(PARTS)), heartbeat(3), occupancy(3, 2))
+    effects = judge.at(10, heartbeat(10)) + judge.at(20, heartbeat(20))
+    return next(one.verdict for one in effects if isinstance(one, Forgotten) and one.verdict.card == ONE)
+
+
+def test_a_destroyed_partition_is_forgotten_when_nobody_can_hold_it() -> None:
+    judge = partitioned()
+    last = destroyed(judge)
+    assert (last.state, last.withheld, last.parent) == (HealthState.LOST, True, A)
+    assert [state.card for state in judge.engine.of_node(NODE)] == [A]
+    judge.at(200, heartbeat(200))
+    assert judge.state() is HealthState.HEALTHY
+
+
+def test_a_destroyed_partition_is_kept_while_a_container_has_it() -> None:
+    judge = partitioned()
+    judge.at(1, COMPLETE, ledger(1, grants=(grant(ONE),)), heartbeat(1), occupancy(1, 1, holds=ONE))
+    judge.at(2, inventory(2, A), ledger(2, closed=tuple(PARTS), grants=(grant(ONE),)))
+    for second in (10, 20, 30, 40):
+        judge.at(second, heartbeat(second), occupancy(second, 2, holds=ONE))
+    assert [state.card for state in judge.engine.of_node(NODE)] == [A, ONE]
+
+
+def test_a_forgotten_partition_that_returns_goes_on_counting() -> None:
+    judge = partitioned()
+    last = destroyed(judge)
+    judge.at(30, with_instances(30))
+    assert judge.verdict(ONE).seq > last.seq
+    judge.at(100, heartbeat(100))
+    assert ill(judge) == []
+
+
+def test_what_an_agent_still_tells_of_a_forgotten_partition_brings_nothing_back() -> None:
+    judge = partitioned()
+    last = destroyed(judge)
+    judge.at(30, inventory(30, A, verdicts=(last,)))
+    assert [state.card for state in judge.engine.of_node(NODE)] == [A]
+    judge.at(31, sees(31, "level", ONE, name="ecc_uncorrectable", value="0"), inventory(31, A))
+    assert judge.verdict(ONE).rule == "destroyed"

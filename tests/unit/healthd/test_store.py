@@ -1,5 +1,7 @@
 """Verdicts have one writer: whoever takes over fences the one before."""
 
+from dataclasses import replace
+
 import pytest
 from sublet_healthd.shell.retry import Pauses
 from sublet_healthd.shell.store import Superseded, VerdictStore
@@ -55,3 +57,24 @@ async def test_without_an_election_what_another_process_wrote_ends_this_one() ->
     await other.write(ILL)
     with pytest.raises(Superseded):
         await one.write(Verdict(node=NODE, card=A, state=HealthState.HELD, schedulable=False, withheld=False))
+
+
+async def test_a_verdict_that_is_dropped_leaves_the_bus_and_may_come_again() -> None:
+    bus = MemoryBus(LAYOUT)
+    store = VerdictStore(bus, pauses=QUICK)
+    await store.write(ILL)
+    await store.drop(ILL)
+    assert await store.load() == []
+    await store.drop(ILL)
+    await store.write(ILL)
+    assert [one.card for one in await store.load()] == [ILL.card]
+
+
+async def test_a_verdict_that_another_wrote_is_not_dropped() -> None:
+    bus = MemoryBus(LAYOUT)
+    one, other = VerdictStore(bus, pauses=QUICK), VerdictStore(bus, pauses=QUICK)
+    await one.write(ILL)
+    await other.load()
+    await other.write(replace(ILL, seq=ILL.seq + 1))
+    with pytest.raises(Superseded):
+        await one.drop(ILL)

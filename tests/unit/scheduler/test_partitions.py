@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 from sublet_scheduler.core import effects as ef
+from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.records import Stage
 
 from sublet.contract import keys
 from sublet.model.card import Card
 from sublet.model.claim import Policy
 from sublet.model.health import DESTROYED, HealthState
-from sublet.model.ids import NodeName, PodUid
+from sublet.model.ids import CardId, NodeName, PodUid
 from sublet.model.reasons import Reason
 from tests.builders import card, container, pod, verdict
 from tests.unit.scheduler.nodes import EVERYTHING, Nodes
@@ -235,3 +236,16 @@ def test_a_destroyed_partition_leaves_the_ledger_when_nobody_can_hold_it() -> No
     assert world.closed("n1") == []
     world.restart()
     assert world.closed("n1") == []
+
+
+def test_a_verdict_that_goes_opens_no_card_that_is_there() -> None:
+    world = cluster(divided("A", "A1"), card("B", index=1))
+    for uuid in ("A", "A1", "B"):
+        world.judge(verdict("n1", uuid, bad=True))
+        world.send(ev.VerdictGone(NodeName("n1"), CardId(uuid)))
+    world.settle()
+    assert world.closed("n1") == ["A", "A1", "B"]
+    divide(world, card("A", gib=40), card("B", index=1))
+    world.send(ev.VerdictGone(NodeName("n1"), CardId("A1")))
+    world.settle()
+    assert world.closed("n1") == ["A", "B"]

@@ -42,6 +42,7 @@ from sublet_healthd.core.idle import Evidence, use_of, workload_on
 from sublet_healthd.core.judge import (
     BLIND_PROBES,
     Common,
+    Forgotten,
     Fresh,
     HeldBack,
     JudgeEvent,
@@ -127,7 +128,7 @@ class Engine:
     def _card_due_ms(self) -> int | None:
         while self._due:
             due_ms, key = self._due[0]
-            if self.cards[key].due_ms == due_ms:
+            if key in self.cards and self.cards[key].due_ms == due_ms:
                 return due_ms
             heapq.heappop(self._due)
         return None
@@ -186,7 +187,8 @@ class Engine:
         while (due_ms := self._card_due_ms()) is not None and due_ms <= now_ms:
             _, key = heapq.heappop(self._due)
             yield from self._uses(key[0], [key[1]], now_ms)
-            yield from self._judge(key, Tick(), now_ms)
+            if key in self.cards:
+                yield from self._judge(key, Tick(), now_ms)
 
     def _signal(self, signal: Signal, now_ms: int) -> Iterator[Effect]:
         told = signal.kind is SignalKind.BOOT
@@ -214,7 +216,7 @@ class Engine:
         for signal in signals:
             effects += self._signal(stamped(signal, now_ms), now_ms)
         self._silent = None
-        for key in sorted(silent):
+        for key in sorted(silent & self.cards.keys()):
             effects += self._judge(key, Tick(), now_ms)
         if self.breaker.state is BreakerState.CLOSED:  # it may have closed when nobody was there to look
             effects += self._look_again(now_ms)
@@ -283,7 +285,8 @@ class Engine:
         at_ms = min(seen.at_ms or now_ms, now_ms)
         view.shares_per_card = seen.shares_per_card
         for verdict in seen.verdicts:
-            if verdict.node == seen.node:
+            forgotten = view.forgotten.get(verdict.card)
+            if verdict.node == seen.node and (forgotten is None or forgotten.seq < verdict.seq):
                 yield from self._recalled(verdict, seen.boot_id, at_ms, now_ms)
         view.settled |= {card.id for card in seen.cards}
         for card in seen.cards:
@@ -312,7 +315,11 @@ class Engine:
         """A MIG instance is judged as a card; from the beginning it has what its card has."""
         key, view = (seen.node, part.id), self._node(seen.node)
         view.parents[part.id] = card
-        if key not in self.cards:
+        if (last := view.forgotten.pop(part.id, None)) is not None:
+            self._known(*key)
+            self.cards[key] = restored(last, now_ms=now_ms)
+            view.gone.add(part.id)
+        elif key not in self.cards:
             self._known(*key)
             facts = self.cards[seen.node, card].facts
             reasons = tuple(one for one in facts.reasons if one.id != LOST.label)
@@ -349,7 +356,7 @@ class Engine:
                 told = Signal(node=key[0], card=key[1], kind=SignalKind.BOOT, boot_id=boot, at_ms=seen_ms)
                 yield from self._judge(key, told, now_ms)
         yield from self._judge(key, Tick(), now_ms)
-        if self.cards[key].verdict == state_then.verdict and state_then.verdict:
+        if key in self.cards and self.cards[key].verdict == state_then.verdict and state_then.verdict:
             yield Refreshed(verdict=state_then.verdict)  # the judgement is of before, our store knows another
 
     def _heartbeat(self, beat: Heartbeat, now_ms: int) -> Iterator[Effect]:
@@ -456,7 +463,10 @@ class Engine:
             self._homes[card] = node
             view.cards[card] = None
             boot_id = next(reversed(view.boots), "")
-            self.cards[node, card] = CardState(node=node, card=card, origin=Facts(boot_id=boot_id))
+            parent = view.parents.get(card)
+            self.cards[node, card] = CardState(
+                node=node, card=card, parent=parent, origin=Facts(boot_id=boot_id)
+            )
         return node, card
 
     def _judge(self, key: Key, event: JudgeEvent, now_ms: int) -> Iterator[Effect]:
@@ -480,9 +490,22 @@ class Engine:
             yield replace(effect, causes=causes) if isinstance(effect, Transition) else effect
         if self.breaker is not breaker:
             yield BreakerChanged(breaker, self.breaker)
+        if state.parent and state.marked and state.facts.gone == DESTROYED and state.verdict:
+            self._forget(key, state.verdict)
+            yield Forgotten(verdict=state.verdict)
+            return
         blind = state.common or state.facts.failures >= BLIND_PROBES
         if blind and isinstance(event, Signal) and event.kind is SignalKind.PROBE:
             yield from self._common_cause(key[0], now_ms)
+
+    def _forget(self, key: Key, last: Verdict) -> None:
+        view = self._node(key[0])
+        view.forgotten[key[1]] = last
+        view.cards.pop(key[1], None)
+        view.gone.discard(key[1])
+        self._homes.pop(key[1], None)
+        self.waiting.discard(key)
+        del self.cards[key]
 
     def _last_to_fail(self, key: Key, before: CardState, event: JudgeEvent) -> bool:
         """Whether with this probe every card of the node fails alike."""

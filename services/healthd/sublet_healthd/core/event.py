@@ -7,7 +7,7 @@ from sublet.model.health import Breaker, Signal, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import LedgerMeta, NodeLedger, Occupancy
 from sublet_healthd.core.fold import Manual
-from sublet_healthd.core.judge import Refreshed, Tick, Transition
+from sublet_healthd.core.judge import Forgotten, Refreshed, Tick, Transition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +101,5 @@ Event = (
     | BreakerActed
     | Tick
 )
-CardEffect = Transition | Refreshed
+CardEffect = Transition | Refreshed | Forgotten
 Effect = CardEffect | Unnamed | BreakerChanged

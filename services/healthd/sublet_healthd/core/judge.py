@@ -74,6 +74,14 @@ class Refreshed:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """A partition that was destroyed, and that nobody can hold any more: nothing is kept of it."""
+
+    verdict: Verdict
+    """The last one."""
+
+
 JudgeEffect = Transition | Refreshed
 
 

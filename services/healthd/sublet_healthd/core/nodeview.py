@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from sublet.contract.kernelline import Named
 from sublet.model.card import Card, Partition
-from sublet.model.health import Signal
+from sublet.model.health import Signal, Verdict
 from sublet.model.ids import CardId
 from sublet.model.placement import NodeLedger, Occupancy
 from sublet_healthd.core.card import CardState
@@ -24,6 +24,8 @@ class NodeView:
     """MIG instances that exist, by their card."""
     parents: dict[CardId, CardId] = field(default_factory=dict)
     """Of every MIG instance that was ever seen, its card."""
+    forgotten: dict[CardId, Verdict] = field(default_factory=dict)
+    """The last verdicts of MIG instances that are judged no more; one that returns goes on from there."""
     boots: dict[str, None] = field(default_factory=dict)
     ledger: NodeLedger | None = None
     closed_at: dict[CardId, int] = field(default_factory=dict)

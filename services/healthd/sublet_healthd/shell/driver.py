@@ -9,8 +9,8 @@ import structlog
 from sublet.model.ids import NodeName
 from sublet.runtime.clock import monotonic_s
 from sublet_healthd.core.engine import Engine
-from sublet_healthd.core.event import BreakerChanged, Effect, Event, Unnamed
-from sublet_healthd.core.judge import Refreshed, Tick, Transition
+from sublet_healthd.core.event import BreakerChanged, CardEffect, Effect, Event, Unnamed
+from sublet_healthd.core.judge import Tick
 from sublet_healthd.shell.outbox import Outbox
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class Driver:
         effects = self._engine.handle(event, now_ms=now_ms)
         self.recent.append((now_ms, event, effects))
         self._observe(event, effects, monotonic_s() - since_s)
-        by_node: defaultdict[NodeName, list[Transition | Refreshed]] = defaultdict(list)
+        by_node: defaultdict[NodeName, list[CardEffect]] = defaultdict(list)
         for effect in effects:
             if isinstance(effect, Unnamed):
                 log.warning("signal.unnamed", node=effect.signal.node, code=effect.signal.code)

@@ -9,7 +9,8 @@ import structlog
 
 from sublet.model.health import Verdict
 from sublet.model.ids import CardId, NodeName
-from sublet_healthd.core.judge import Refreshed, Transition
+from sublet_healthd.core.event import CardEffect
+from sublet_healthd.core.judge import Forgotten, Refreshed, Transition
 
 log = structlog.get_logger()
 
@@ -20,15 +21,22 @@ TRANSITIONS_A_CARD = 64
 
 @dataclass(slots=True)
 class Work:
-    """What waits for one node: transitions in order, and the newest verdicts that changed otherwise."""
+    """What waits for one node: transitions in order, the newest verdicts that changed otherwise, and those
+    that are to go."""
 
     transitions: dict[CardId, deque[Transition]] = field(default_factory=dict)
     refreshed: dict[CardId, Verdict] = field(default_factory=dict)
+    forgotten: dict[CardId, Verdict] = field(default_factory=dict)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
-    def add(self, effect: Transition | Refreshed) -> bool:
+    def add(self, effect: CardEffect) -> bool:
         """False when an older transition had to go."""
         card = effect.verdict.card
+        if isinstance(effect, Forgotten):
+            self.refreshed.pop(card, None)
+            self.forgotten[card] = effect.verdict
+            return True
+        self.forgotten.pop(card, None)
         if isinstance(effect, Refreshed):
             self.refreshed[card] = effect.verdict
             return True
@@ -52,7 +60,7 @@ class Outbox:
     def put(
         self,
         node: NodeName,
-        effects: list[Transition | Refreshed],
+        effects: list[CardEffect],
         *,
         done: asyncio.Future[None] | None = None,
     ) -> None:

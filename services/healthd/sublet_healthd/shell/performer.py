@@ -30,6 +30,8 @@ class Performer:
             await self._announcer.announce(transition)
         for verdict in work.refreshed.values():
             await self._store.write(verdict)
+        for verdict in work.forgotten.values():
+            await self._store.drop(verdict)
         await self._nodes.set_condition(node, wanted_status(self._engine.of_node(node)))
         for transition in told:
             await self._nodes.tell(transition)

@@ -99,6 +99,27 @@ class VerdictStore:
             return
         await keep_trying("verdict.write", lambda: self._write(key, value), pauses=self._pauses, on=BUS_AWAY)
 
+    async def drop(self, verdict: Verdict) -> None:
+        """Take a verdict off the bus; returns when it is gone.
+
+        Raises:
+            Superseded: the key holds what this process did not write.
+        """
+        key = subjects.verdict_key(verdict.node, verdict.card)
+        revision, _ = self._written.pop(key, (0, b""))
+        if revision:
+            await keep_trying(
+                "verdict.drop", lambda: self._drop(key, revision), pauses=self._pauses, on=BUS_AWAY
+            )
+
+    async def _drop(self, key: str, revision: int) -> None:
+        try:
+            await self._bus.delete(BUCKET, key, revision=revision, within_s=WITHIN_S)
+        except Conflict:
+            found = await self._bus.get(BUCKET, key, within_s=WITHIN_S)
+            if found is not None:
+                raise _superseded(key, found.revision) from None
+
     async def _write(self, key: str, value: bytes) -> None:
         known = self._written.get(key)
         try:

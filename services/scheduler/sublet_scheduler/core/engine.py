@@ -143,8 +143,8 @@ class Engine:
                 self.stuck.move_unstarted(occupancy, now)
             case ev.VerdictSeen(verdict):
                 self._verdict(verdict, now)
-            case ev.VerdictGone():
-                pass  # absence of a verdict is no judgement: the card stays as it was
+            case ev.VerdictGone(node, card):
+                self._verdict_gone(node, card)
             case ev.LedgerSeen(entry):
                 self._ledger_seen(entry, now)
             case ev.LedgerListed(term, complete):
@@ -274,6 +274,15 @@ class Engine:
             self._open(verdict.node, verdict.card)
         else:
             self._close(verdict.node, verdict.card, now)
+
+    def _verdict_gone(self, node: NodeName, card: CardId) -> None:
+        """Absence of a verdict is no judgement: a card stays as it was. Only a partition that is there no
+        more leaves the ledger as well."""
+        state = self.state.fleet.nodes.get(node)
+        if state is None or state.inventory is None or card in self.state.cards(node):
+            return
+        state.verdicts.pop(card, None)
+        self._open(node, card)
 
     def _close(self, node: NodeName, card: CardId, now: float) -> None:
         if card not in self.state.fleet.node(node).closed:
