@@ -5,7 +5,7 @@ from typing import Any
 
 from sublet.cli.document import Document, read_documents
 from sublet.cli.podtemplate import spelled, templates
-from sublet.cli.shape import AMOUNTS, TEXTS, Path, faults
+from sublet.cli.shape import AMOUNTS, TEXTS, Misspelt, Path, faults
 from sublet.contract.podspec import Json
 
 GROUPS = {
@@ -28,7 +28,15 @@ COUNTED_BY = {
 MOST_PODS = 150_000
 """Of one workload: as many as the largest cluster holds."""
 
-_NAMES = {"name": str, "generateName": str, "namespace": str, "annotations": TEXTS, "labels": TEXTS}
+_NAMES = {
+    "name": str,
+    "generateName": str,
+    "namespace": str,
+    "annotations": TEXTS,
+    "annotation": Misspelt("annotations"),
+    "labels": TEXTS,
+    "label": Misspelt("labels"),
+}
 _REQUIREMENT = {"key": str, "operator": str, "values": [str]}
 _CONTAINER = {
     "name": str,

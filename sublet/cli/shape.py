@@ -1,12 +1,21 @@
 """Checks that a decoded object has the shape that Kubernetes would decode, before anything reads it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 TEXTS = object()
 """A mapping of text to text."""
 AMOUNTS = object()
 """A mapping of resource names to plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misspelt:
+    """A key that Kubernetes does not know and that people write for another."""
+
+    meant: str
+
 
 Path = tuple[str | int, ...]
 
@@ -17,6 +26,10 @@ def faults(value: Any, shape: Any, path: Path = ()) -> Iterator[tuple[Path, str]
     A shape is a type, TEXTS, AMOUNTS, a list with the shape of its items, or a mapping of known keys to
     shapes; unknown keys pass. Nothing (null) passes everywhere, as in Kubernetes.
     """
+    if isinstance(shape, Misspelt):
+        if value is not None:
+            yield path, f"Kubernetes knows no such key and leaves it out; write {shape.meant}"
+        return
     if value is None:
         return
     if shape in (TEXTS, AMOUNTS):

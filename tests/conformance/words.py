@@ -20,6 +20,7 @@ from sublet.model.claim import Policy
 ALL = Options(enabled=tuple(dialects.BY_NAME))
 ALL_MIB = Options(enabled=tuple(dialects.BY_NAME), gpu_mem_unit_mib=1)
 CASES = Path(__file__).parent
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "from"
 
 Claimed = tuple[int, int | Fraction | None, int, bool]
 """Cards, memory in MiB or (as a Fraction) in percent, percent of compute, exclusive."""
@@ -34,6 +35,11 @@ def whole(cards: int) -> Claimed:
 def sample(name: str) -> list[Json]:
     """The pods of a sample, by its path below this folder."""
     return list(read_pods([str(CASES / f"{name}.yaml")]))
+
+
+def example(name: str) -> list[Json]:
+    """The pods of the sample of a system that the documentation shows."""
+    return list(read_pods([str(EXAMPLES / f"{name}.yaml")]))
 
 
 def claimed(pod: Json, options: Options = ALL) -> dict[str, Claimed]:

@@ -67,13 +67,24 @@ def _amd(claim: Claim) -> Spelled | None:
     return Spelled({"amd.com/gpu": claim.cards}) if _whole(claim) else None
 
 
-def _gpushare(claim: Claim) -> Spelled | None:
-    if _whole(claim):
-        return Spelled({"aliyun.com/gpu-count": claim.cards})
-    memory = claim.memory_mib
-    if not _plain_share(claim) or claim.cards > 1 or claim.core_percent or not memory or memory % 1024:
-        return None
-    return Spelled({"aliyun.com/gpu-mem": memory // 1024})
+def gpushare_in(unit_mib: int) -> "Writer":
+    """gpushare's words where a cluster counts in this unit."""
+
+    def write(claim: Claim) -> Spelled | None:
+        if _whole(claim):
+            return Spelled({"aliyun.com/gpu-count": claim.cards})
+        memory = claim.memory_mib
+        if (
+            not _plain_share(claim)
+            or claim.cards > 1
+            or claim.core_percent
+            or not memory
+            or memory % unit_mib
+        ):
+            return None
+        return Spelled({"aliyun.com/gpu-mem": memory // unit_mib})
+
+    return write
 
 
 def _volcano(claim: Claim) -> Spelled | None:
@@ -118,8 +129,8 @@ def _qgpu(claim: Claim) -> Spelled | None:
         return None
     if claim.cards == 1 and 5 <= promised <= 95 and promised % 5 == 0:
         return Spelled({core: promised, memory: amount})
-    if claim.cards == 2 and 50 < promised < 100:
-        return Spelled({core: 2 * promised, memory: 2 * amount})
+    if claim.cards == 2 and 50 <= promised < 100:
+        return Spelled({core: max(101, 2 * promised), memory: 2 * amount})  # 100 is a whole card
     return None
 
 
@@ -164,14 +175,16 @@ def _kai(claim: Claim) -> Spelled | None:
 
 
 def _decimal(value: Fraction) -> str:
-    return f"{float(value):.6f}"
+    places = next(count for count in range(1, 21) if (value * 10**count).denominator == 1)
+    return f"0.{int(value * 10**places):0{places}d}"
 
 
-WRITERS: Mapping[str, Callable[[Claim], Spelled | None]] = {
+Writer = Callable[[Claim], Spelled | None]
+WRITERS: Mapping[str, Writer] = {
     "sublet": _sublet,
     "nvidia": _nvidia,
     "amd": _amd,
-    "gpushare": _gpushare,
+    "gpushare": gpushare_in(1024),
     "volcano": _volcano,
     "qgpu": _qgpu,
     "elastic-gpu": _elastic,

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -22,7 +23,7 @@ from sublet.model.claim import Claim, ContainerKind, PodAsk
 from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import CardGrant, Placement
 from tests.builders import pod
-from tests.property.spelling import WRITERS, Spelled, meaning
+from tests.property.spelling import APP_CLASS, WRITERS, Spelled, gpushare_in, meaning
 
 ALL = Options(enabled=tuple(dialects.BY_NAME))
 NAMES = tuple(WRITERS)
@@ -94,6 +95,56 @@ def test_a_claim_written_in_a_dialect_and_read_back_is_the_same(claim: Claim) ->
             [found] = asked(manifest(spelled)).claims
             assert meaning(found) == meaning(claim), (name, spelled)
             assert found.dialect == name or (name, found.dialect) == ("hami", "nvidia")
+
+
+EXTRA = {"nvidia": ("nvidia.com/mig-3g.20gb",)}
+"""Resources that a dialect names by their beginning alone."""
+amounts = st.one_of(
+    st.integers(1, 300), st.sampled_from([0, 5, 50, 95, 100, 101, 121, 160, 200, 800, 1024, 20480])
+)
+said_beside: Mapping[str, st.SearchStrategy[dict[str, str]]] = {
+    "qgpu": st.sampled_from([{}, {APP_CLASS: "online"}, {APP_CLASS: "offline"}]),
+    "vcuda": st.one_of(
+        st.just({}), st.integers(1, 400).map(lambda most: {"tencent.com/vcuda-core-limit": str(most)})
+    ),
+    "kai": st.dictionaries(
+        st.sampled_from(["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]),
+        st.one_of(
+            st.integers(1, 3).map(str),
+            st.integers(1, 10**18 - 1).map(lambda digits: f"0.{digits:018d}"),
+            st.sampled_from(["0.5", "0.125", "4096"]),
+        ),
+    ),
+}
+
+
+@st.composite
+def sentences(draw: st.DrawFn, name: str) -> Spelled:
+    """What somebody may write in a dialect, well or ill."""
+    known = (*sorted(dialects.BY_NAME[name].resources), *EXTRA.get(name, ()))
+    some = draw(st.lists(st.sampled_from(known), max_size=3, unique=True)) if known else []
+    return Spelled({key: draw(amounts) for key in some}, draw(said_beside.get(name, st.just({}))))
+
+
+@pytest.mark.parametrize("unit_mib", [1024, 1], ids=["GiB", "MiB"])
+@pytest.mark.parametrize("name", NAMES)
+@given(st.data())
+def test_whatever_a_dialect_says_can_be_said_in_it_again(
+    name: str, unit_mib: int, data: st.DataObject
+) -> None:
+    """No part of a claim is read that has no words, and none gets lost between the words and the claim."""
+    options = Options(enabled=(name,), gpu_mem_unit_mib=unit_mib)
+    said = data.draw(sentences(name))
+    found = read_pod(manifest(said), namespace="default", options=options, managed=True)
+    if not isinstance(found, PodAsk):
+        return
+    [claim] = found.claims
+    write = gpushare_in(unit_mib) if name == "gpushare" else WRITERS[name]
+    again = write(claim)
+    assert again is not None, (said, claim)
+    repeated = read_pod(manifest(again), namespace="default", options=options, managed=True)
+    assert isinstance(repeated, PodAsk), (said, again, repeated)
+    assert meaning(repeated.claims[0]) == meaning(claim), (said, again)
 
 
 @pytest.mark.parametrize("name", NAMES)

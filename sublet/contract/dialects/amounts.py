@@ -86,11 +86,11 @@ def bad_annotation(key: str, value: str, allowed: str) -> Refusal:
     )
 
 
-def not_yet(key: str, value: str) -> Refusal:
+def not_yet(key: str, value: str, hint: str = "Remove the annotation") -> Refusal:
     return Refusal(
         code=RefusalCode.NOT_SUPPORTED_YET,
         message=f"annotation {key}={value[:80]!r} is known, but this version cannot honour it yet",
-        hint="Remove the annotation",
+        hint=hint,
     )
 
 

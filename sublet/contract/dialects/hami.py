@@ -60,6 +60,7 @@ PRIORITY_VARIABLE = "CUDA_TASK_PRIORITY"
 
 _PRIORITY = Unit("its priority: 0 high, 1 low", 1, 0)
 _MODE = ("hami-core", "mig", "mps")
+_WITHOUT_MPS = "Remove it: the share is placed as one of hami-core, and no MPS daemon limits it"
 _LONGEST_LABEL = 63
 
 
@@ -145,8 +146,8 @@ def _wish(key: str, value: str) -> dict[str, str] | Refusal:
             return bad_annotation(key, value, ", ".join(_MODE))
         if value == "mig":
             return partition_of_any_size(key, value)
-        return {} if value == _MODE[0] else not_yet(key, value)
-    return not_yet(key, value)
+        return {} if value == _MODE[0] else not_yet(key, value, _WITHOUT_MPS)
+    return not_yet(key, value, f"Remove it, and choose with {keys.CARD_POLICY} or {CARD_POLICY}")
 
 
 def _card_policy(key: str, value: str) -> dict[str, str] | Refusal:
@@ -155,12 +156,14 @@ def _card_policy(key: str, value: str) -> dict[str, str] | Refusal:
     for part in (one.strip() for one in value.split(",")):
         if part in (Policy.BINPACK, Policy.SPREAD):
             wishes.setdefault(keys.CARD_POLICY, part)
-        elif part == "topology-aware":
+        elif part in ("topology-aware", "numa"):  # joined cards are preferred, then those of one NUMA node
             wishes[keys.LINK] = LinkWish.PREFERRED
-        elif part in ("mutex", "numa"):
-            return not_yet(key, value)
+        elif part == "mutex":
+            return not_yet(
+                key, value, f"Remove it; {keys.HAMI_CORES}: 100 asks for a card that nobody shares"
+            )
         else:
-            return bad_annotation(key, value, "binpack, spread or topology-aware")
+            return bad_annotation(key, value, "binpack, spread, topology-aware or numa")
     return wishes
 
 

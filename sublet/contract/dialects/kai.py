@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from sublet.contract import podspec
-from sublet.contract.dialects.amounts import CARDS, MIB, Unit, bad_annotation
+from sublet.contract.dialects.amounts import CARDS, MIB, Unit, bad_annotation, not_yet
 from sublet.contract.dialects.interface import Decided, Dialect, Options, Placed
 from sublet.contract.podspec import ContainerSpec, Json
 from sublet.contract.quantity import whole_number
@@ -17,6 +17,9 @@ FRACTION = "gpu-fraction"
 MEMORY = "gpu-memory"
 DEVICES = "gpu-fraction-num-devices"
 CONTAINER = "gpu-fraction-container-name"
+
+SHARING_MODE = "kai.scheduler/gpu-compute-sharing-mode"
+TIME_SLICING, SM_SHARING = "time-slicing", "sm-sharing"
 
 RECEIVED = "received-resource-type"
 GROUP_LABEL = "runai-gpu-group"
@@ -60,6 +63,14 @@ class Kai(Dialect):
             core_percent=int(percent or 0),
             vendor=Vendor.NVIDIA,
         )
+
+    def wishes(self, pod: Json) -> Mapping[str, str] | Refusal:
+        mode = podspec.annotations(pod).get(SHARING_MODE, TIME_SLICING)
+        if mode == SM_SHARING:
+            return not_yet(SHARING_MODE, mode, f"Write {TIME_SLICING}, or ask for a whole card")
+        if mode != TIME_SLICING:
+            return bad_annotation(SHARING_MODE, mode, f"{TIME_SLICING} or {SM_SHARING}")
+        return {}
 
     def annotations(self, decided: Decided) -> Mapping[str, str]:  # noqa: ARG002
         return {RECEIVED: "Fraction"}

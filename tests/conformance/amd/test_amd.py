@@ -3,13 +3,13 @@
 import pytest
 
 from tests.builders import container, pod
-from tests.conformance.words import WHOLE, Cluster, card, cards, claimed, refusal, sample
+from tests.conformance.words import WHOLE, Cluster, card, cards, claimed, example, refusal
 
 AMD_NODE = {"name": "n2", "cards": [card("AMD-0", 65536, vendor="amd")]}
 
 
 def test_the_sample_gets_an_amd_card_and_no_variable() -> None:
-    [one] = sample("amd/sample")
+    [one] = example("amd")
     assert claimed(one) == {"app": WHOLE}
     placed = Cluster(cards("n1", 8192), AMD_NODE).place(one)
     assert [grant["card"] for grant in placed["containers"]["app"]] == ["AMD-0"]
@@ -17,7 +17,7 @@ def test_the_sample_gets_an_amd_card_and_no_variable() -> None:
 
 
 def test_cards_of_the_other_vendor_do_not_do() -> None:
-    held = Cluster(cards("n1", 8192)).place(sample("amd/sample")[0])
+    held = Cluster(cards("n1", 8192)).place(example("amd")[0])
     assert held["reasons"] == {"VendorMismatch": 1}
     held = Cluster(AMD_NODE).place(pod("p", container("app", nvidia=1)))
     assert held["reasons"] == {"VendorMismatch": 1}

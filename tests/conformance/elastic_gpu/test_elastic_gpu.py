@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from tests.builders import container, pod
-from tests.conformance.words import Claimed, Cluster, cards, claimed, refusal, sample, whole
+from tests.conformance.words import Claimed, Cluster, cards, claimed, example, refusal, whole
 
 BOTH = pytest.mark.parametrize("domain", ["elasticgpu.io", "elasticgpu.com"])
 
@@ -15,7 +15,7 @@ def asks(name: str = "app", domain: str = "elasticgpu.io", **amounts: object) ->
 
 
 def test_the_sample_gets_a_share_and_two_whole_cards() -> None:
-    [one] = sample("elastic_gpu/sample")
+    [one] = example("elastic-gpu")
     assert claimed(one) == {"small": (1, 256, 0, False), "large": whole(2)}
     placed = Cluster(cards("n1", 8192, 8192, 8192)).place(one)
     assert [grant["card"] for grant in placed["containers"]["large"]] == ["n1/0", "n1/1"]

@@ -3,19 +3,32 @@
 from dataclasses import replace
 
 import pytest
+from sublet_agent.core.slots import wanted_count
 
+from sublet.contract.dialects.gpushare import GPUSHARE
 from sublet.contract.dialects.memoryunits import Pool
 from sublet.contract.patching import admission_patch
 from sublet.model.ids import DecisionId
-from tests.builders import ask, container, pod
-from tests.conformance.words import ALL, ALL_MIB, WHOLE, Cluster, cards, claimed, refusal, sample, used
+from tests.builders import ask, card, container, pod
+from tests.conformance.words import (
+    ALL,
+    ALL_MIB,
+    WHOLE,
+    Cluster,
+    cards,
+    claimed,
+    example,
+    refusal,
+    sample,
+    used,
+)
 
 MEM, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
 
 
 def test_three_services_of_two_units_share_one_card_though_others_are_free() -> None:
     cluster = Cluster(cards("n1", 15360, 15360), cards("n2", 15360, 15360))
-    assert cluster.seats(sample("gpushare/services")) == [{"app": ["n1/0"]}] * 3
+    assert cluster.seats(example("gpushare")) == [{"app": ["n1/0"]}] * 3
 
 
 def test_a_request_of_16276_is_a_whole_card_in_mib_and_larger_than_any_in_gib() -> None:
@@ -128,6 +141,37 @@ def test_memory_and_count_in_one_container_are_refused() -> None:
 
 TWO_UNITS = replace(ALL, gpu_mem_pools=(Pool("pool", "large", 1),))
 """The nodes with pool=large count in MiB, all others in GiB."""
+
+
+def test_a_pod_whose_user_named_its_node_gets_a_card_there_or_is_refused_at_once() -> None:
+    """With gpushare such a pod has no card, and dies when it starts."""
+    cluster = Cluster(cards("n1", 2048, 2048), cards("n2", 4096))
+    bound = pod("p", container("app", **{MEM: 2}), nodeName="n1")
+    assert cluster.place(bound)["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == "0"
+    refused = cluster.place(pod("q", container("app", **{MEM: 3}), nodeName="n1"))
+    assert (refused["outcome"], refused["reasons"]) == (
+        "refused",
+        {"NodeSelector": 1, "InsufficientMemory": 2},
+    )
+    assert "spec.nodeName='n1'" in refused["message"]
+
+
+def test_an_unhealthy_card_gets_nothing_though_nobody_keeps_a_config_map_of_it() -> None:
+    node = cards("n1", 4096, 4096)
+    node["cards"][1]["health"] = "condemned"
+    whole_card = pod("p", container("app", **{MEM: 4}))
+    cluster = Cluster(node)
+    assert cluster.seats([whole_card]) == [{"app": ["n1/0"]}]
+    assert cluster.place(whole_card)["reasons"] == {"Unhealthy": 1, "InsufficientMemory": 1}
+
+
+def test_eight_large_cards_counted_in_mib_are_one_number_and_few_slots() -> None:
+    """As devices of the kubelet they would be more than a million, over the limit of one message."""
+    held = [card(f"GPU-{at}", index=at, gib=None) for at in range(8)]
+    large = [replace(one, memory_mib=143771) for one in held]
+    totals = GPUSHARE.totals(large, shares_per_card=16, options=ALL_MIB)
+    assert totals == {MEM: 8 * 143771, COUNT: 8}
+    assert wanted_count(cards=8, shares_per_card=16) == 128
 
 
 def test_a_number_means_the_same_wherever_the_pod_may_go() -> None:

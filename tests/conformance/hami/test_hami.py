@@ -1,5 +1,6 @@
 """What pods written for HAMi on NVIDIA cards get."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +19,7 @@ from tests.conformance.words import (
     card,
     cards,
     claimed,
+    example,
     refusal,
     sample,
     used,
@@ -79,7 +81,7 @@ def test_two_pods_of_one_card_each_never_share_it() -> None:
 
 
 def test_two_pods_fill_one_card_exactly() -> None:
-    assert Cluster(F4).seats(sample("hami/sharing")) == [{"app": ["n1/0"]}] * 2
+    assert Cluster(F4).seats(example("hami")) == [{"app": ["n1/0"]}] * 2
 
 
 def test_all_cores_want_the_card_alone() -> None:
@@ -210,6 +212,7 @@ MODELS = {
         ({"nvidia.com/vgpu-mode": "hami-core"}, "A"),
         ({"nvidia.com/numa-bind": "false"}, "A"),
         ({"hami.io/gpu-scheduler-policy": "topology-aware"}, "A"),
+        ({"hami.io/gpu-scheduler-policy": "binpack,numa"}, "A"),
     ],
 )
 def test_cards_are_chosen_as_the_annotations_say(annotations: dict[str, str], expected: str) -> None:
@@ -239,7 +242,6 @@ def test_a_policy_of_nodes_and_one_of_cards() -> None:
     ("key", "value", "code"),
     [
         ("hami.io/gpu-scheduler-policy", "mutex", "NotSupportedYet"),
-        ("hami.io/gpu-scheduler-policy", "binpack,numa", "NotSupportedYet"),
         ("hami.io/gpu-scheduler-policy", "best", "BadAnnotation"),
         ("hami.io/node-scheduler-policy", "mutex", "BadAnnotation"),
         ("hami.io/device-scoring-weights", "slot=1,core=1,memory=3", "NotSupportedYet"),
@@ -251,6 +253,39 @@ def test_a_policy_of_nodes_and_one_of_cards() -> None:
 def test_an_annotation_that_cannot_be_honoured_is_never_ignored(key: str, value: str, code: str) -> None:
     found = refusal(wishing({key: value}))
     assert (found["code"], f"{key}={value!r}" in found["message"]) == (code, True)
+    assert found["hint"]
+
+
+def test_cards_of_one_numa_node_are_preferred_where_nothing_else_joins_them() -> None:
+    held = [card(f"n1/{at}", 24576, numa=numa) for at, numa in enumerate((0, 1, 0, 1))]
+    two = wishing({"hami.io/gpu-scheduler-policy": "numa"}, {COUNT: 2, MEM: 3000})
+    assert Cluster({"name": "n1", "cards": held}).seats([two]) == [{"app": ["n1/0", "n1/2"]}]
+
+
+def test_a_card_that_is_unhealthy_is_left_out_and_no_other() -> None:
+    held = [card(f"n1/{at}", 24576, health="quarantined" if at == 2 else "healthy") for at in range(4)]
+    cluster = Cluster({"name": "n1", "cards": held})
+    found = [cluster.place(asks({COUNT: 1})) for _ in range(4)]
+    assert [one["containers"]["app"][0]["index"] for one in found[:3]] == [0, 1, 3]
+    assert found[3]["reasons"] == {"Unhealthy": 1, "InUse": 3}
+
+
+def test_a_container_that_another_webhook_puts_in_front_shifts_nothing() -> None:
+    """HAMi counts containers; who comes first after it was asked shifts all others."""
+    manifest = pod("p", container("a", **{MEM: 2500}), container("b", **{MEM: 1000}))
+    shifted = copy.deepcopy(manifest)
+    shifted["spec"]["containers"].insert(0, {"name": "proxy"})
+    for one, before in ((manifest, ""), (shifted, ";")):
+        placed = Cluster(F4).place(one)
+        assert [placed["env"][name]["CUDA_DEVICE_MEMORY_LIMIT_0"] for name in "ab"] == ["2500m", "1000m"]
+        assert placed["annotations"]["hami.io/vgpu-devices-allocated"].startswith(f"{before}n1/0,NVIDIA,2500")
+
+
+def test_a_name_with_dots_of_any_length_is_as_good_as_another() -> None:
+    long = ".".join("a" * 62 for _ in range(4)) + ".b"
+    for name in ("a.b.c", long):
+        one = pod(name, container("app", **SHARE))
+        assert Cluster(F4).place(one)["outcome"] == "placed"
 
 
 def test_a_partition_that_hami_would_make_is_refused_with_the_way_to_one_that_exists() -> None:

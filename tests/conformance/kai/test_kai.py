@@ -7,7 +7,7 @@ import pytest
 
 from sublet.cli.claims import claims_of
 from tests.builders import container, pod
-from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, refusal, sample
+from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, example, refusal
 
 EIGHT = cards("n1", *[81920] * 8)
 
@@ -19,7 +19,7 @@ def asks(*containers: dict[str, Any], **annotations: str) -> dict[str, Any]:
 
 def test_the_samples_are_read() -> None:
     half = (1, Fraction(50), 50, False)
-    assert [claimed(one) for one in sample("kai/fractions")] == [
+    assert [claimed(one) for one in example("kai")] == [
         {"first": half},
         {"first": (1, 2000, 0, False)},
         {"prepare": half},
@@ -29,7 +29,7 @@ def test_the_samples_are_read() -> None:
 
 
 def test_the_scheduler_is_replaced_and_claims_say_so() -> None:
-    for one in sample("kai/fractions"):
+    for one in example("kai"):
         document = claims_of(one, ALL)
         assert document["dialects"] == ["kai"]
         assert document["schedulerName"] == {"from": "kai-scheduler", "to": "default-scheduler"}
@@ -66,6 +66,17 @@ def test_a_number_that_is_not_whole_is_refused(key: str, value: str) -> None:
         "BadAnnotation",
         True,
     )
+
+
+def test_a_mode_of_sharing_that_cannot_be_had_is_never_ignored() -> None:
+    mode = "kai.scheduler/gpu-compute-sharing-mode"
+    for value, code in (("sm-sharing", "NotSupportedYet"), ("both", "BadAnnotation")):
+        found = refusal(asks(gpu_fraction="0.5", **{mode: value}))
+        assert (found["code"], f"{mode}={value!r}" in found["message"]) == (code, True)
+        assert found["hint"]
+    assert claimed(asks(gpu_fraction="0.5", **{mode: "time-slicing"})) == {
+        "app": (1, Fraction(50), 50, False)
+    }
 
 
 def test_contradictions_are_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from sublet.cli.claims import claims_of
 from tests.builders import container, pod
-from tests.conformance.words import ALL, WHOLE, Cluster, card, cards, claimed, refusal, sample, whole
+from tests.conformance.words import ALL, WHOLE, Cluster, card, cards, claimed, example, refusal, sample, whole
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-"
 MIXED = {
@@ -51,7 +51,7 @@ def asks(key: str, count: object = 1) -> dict[str, Any]:
 
 
 def test_the_sample_gets_a_whole_card_and_no_annotation_of_nvidia() -> None:
-    [one] = sample("nvidia/vector-add")
+    [one] = example("nvidia")
     placed = Cluster(cards("n1", 8192)).place(one)
     assert placed["env"]["app"] == {"NVIDIA_VISIBLE_DEVICES": "n1/0"}
     assert sorted(placed["annotations"]) == ["cards.sublet.dev/app", "sublet.dev/decision"]

@@ -5,7 +5,7 @@ import pytest
 from sublet.contract.dialects.qgpu import QGPU
 from sublet.model.claim import Claim
 from tests.builders import ask, card, container, pod
-from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, refusal, sample, whole
+from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, example, refusal, sample, whole
 
 CORE, MEMORY, GREEDY = (f"tke.cloud.tencent.com/qgpu-{name}" for name in ("core", "memory", "core-greedy"))
 CLASS = "tke.cloud.tencent.com/app-class"
@@ -78,7 +78,7 @@ def test_a_bad_step_names_the_amounts_beside_it() -> None:
 
 
 def test_a_split_request_goes_on_two_cards() -> None:
-    placed = Cluster(cards("n1", 32768, 32768)).place(sample("qgpu/split")[0])
+    placed = Cluster(cards("n1", 32768, 32768)).place(example("qgpu")[0])
     assert placed["containers"]["app"] == [
         {"card": f"n1/{at}", "index": at, "memoryMiB": 30720, "corePercent": 80} for at in range(2)
     ]

@@ -1,10 +1,14 @@
 """What pods written for gpu-manager get."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from sublet.cli.errors import Unreadable
+from sublet.cli.manifest import read_pods
 from tests.builders import ask, container, pod
-from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, refusal, sample, whole
+from tests.conformance.words import ALL, Claimed, Cluster, cards, claimed, example, refusal, sample, whole
 
 CORE, MEMORY, LIMIT = (f"tencent.com/vcuda-{name}" for name in ("core", "memory", "core-limit"))
 
@@ -15,7 +19,7 @@ def asks(name: str, core: object = None, memory: object = None) -> dict[str, obj
 
 
 def test_the_samples_are_a_limited_half_and_two_whole_cards() -> None:
-    part, both = sample("vcuda/sample")
+    part, both = example("vcuda")
     assert claimed(part) == {"app": (1, 7680, 50, False)}
     assert ask(dict(part), options=ALL).claims[0].core_limit_percent == 50
     assert claimed(both) == {"app": whole(2)}
@@ -24,6 +28,16 @@ def test_the_samples_are_a_limited_half_and_two_whole_cards() -> None:
 def test_a_number_without_quotes_is_refused_and_says_why() -> None:
     with pytest.raises(Unreadable, match="put it in quotes"):
         sample("vcuda/unquoted")
+
+
+@pytest.mark.parametrize("key", ["annotation", "label"])
+def test_a_key_that_kubernetes_drops_in_silence_is_named(key: str, tmp_path: Path) -> None:
+    manifest = pod("p", asks("app", 50, 4))
+    manifest["metadata"][key] = {LIMIT: "50"}
+    file = tmp_path / "pod.yaml"
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(Unreadable, match=f"metadata.{key}: .*write {key}s"):
+        read_pods([str(file)])
 
 
 def test_results_are_written_as_gpu_manager_reads_them() -> None:

@@ -14,6 +14,7 @@ from tests.conformance.words import (
     Cluster,
     cards,
     claimed,
+    example,
     refusal,
     sample,
     used,
@@ -31,7 +32,7 @@ def memory(mib: object, name: str = "app") -> dict[str, object]:
 
 def test_two_pods_share_the_first_card_and_are_told_its_memory_under_both_names() -> None:
     cluster = Cluster(EIGHT)
-    for one in sample("volcano/shares"):
+    for one in example("volcano"):
         placed = cluster.place(one)
         assert placed["containers"]["app"] == [
             {"card": "n1/0", "index": 0, "memoryMiB": 1024, "corePercent": 0}
@@ -81,6 +82,26 @@ def test_a_sidecar_counts_beside_the_container_that_it_serves() -> None:
     manifest = pod("p", memory(4096), init=(sidecar("side", **{MEMORY: 4096}),))
     assert Cluster(cards("n1", 6144)).place(manifest)["outcome"] == "held"
     assert Cluster(cards("n1", 8192)).place(manifest)["outcome"] == "placed"
+
+
+def test_memory_and_number_pods_stand_side_by_side() -> None:
+    """Volcano serves one of the two on a cluster."""
+    cluster = Cluster(cards("n1", 11178, 11178))
+    pods = [pod("share", memory(1024)), pod("whole", container("app", **{NUMBER: 1}))]
+    assert cluster.seats(pods) == [{"app": ["n1/0"]}, {"app": ["n1/1"]}]
+
+
+def test_a_node_whose_last_free_card_fails_takes_nobody_new() -> None:
+    node = cards("n1", *[11178] * 4)
+    node["cards"][3]["health"] = "quarantined"
+    cluster = Cluster(used(node, _0=1, _1=1, _2=1))
+    held = cluster.place(pod("p", container("app", **{NUMBER: 1})))
+    assert (held["outcome"], held["reasons"]) == ("held", {"Unhealthy": 1, "InUse": 3})
+
+
+def test_each_card_is_counted_with_its_own_memory() -> None:
+    cluster = Cluster(cards("n1", 12288, 16384))
+    assert cluster.seats([pod("p", memory(15000))]) == [{"app": ["n1/1"]}]
 
 
 # -- memory over several cards
