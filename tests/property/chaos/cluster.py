@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
 from sublet_scheduler.core.facts import NodeFacts, PodFacts
-from sublet_scheduler.core.totals import WRITTEN
 
 from sublet.contract import keys
 from sublet.contract.decision import Decision
@@ -16,6 +15,7 @@ from sublet.model.health import Verdict
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import CardGrant, GrantState, LedgerMeta, NodeLedger, Occupancy, Placement
 from tests.builders import SLOTS
+from tests.unit.scheduler.world import with_totals
 
 
 @dataclass
@@ -100,16 +100,7 @@ class Cluster:
         return self.change(effect.uid, decision=written(effect), signed=True, proposed=False, gated=False)
 
     def write_totals(self, effect: ef.WriteTotals) -> None:
-        facts = self.objects[effect.node]
-        shown = {k: v for k, v in facts.allocatable.items() if k not in effect.remove} | dict(effect.totals)
-        label = {keys.CARDS_LABEL: effect.label} if effect.label is not None else {}
-        self.objects[effect.node] = replace(
-            facts,
-            capacity=shown,
-            allocatable=shown,
-            labels=label,
-            annotations={WRITTEN: ",".join(sorted(effect.totals))},
-        )
+        self.objects[effect.node] = with_totals(self.objects[effect.node], effect)
 
     def _keep(self, pod: PodFacts) -> None:
         self.pods[pod.uid] = pod

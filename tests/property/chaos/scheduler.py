@@ -213,6 +213,8 @@ class Scheduler:
                 self._queue(f"entry {entry.node}", effect)
             case ef.ReleasePod() | ef.MarkWaiting():
                 self._queue(f"pod {effect.uid}", effect)
+            case ef.FindPod():
+                self._queue(f"pod {effect.uid}", effect)
             case ef.WriteTotals():
                 self.cluster.write_totals(effect)
                 self._outcomes.append(ev.TotalsWritten(effect.node, done=True))
@@ -232,6 +234,8 @@ class Scheduler:
                 self._begin(key, self._write(effect))
             elif isinstance(effect, ef.ReleasePod | ef.MarkWaiting):
                 self._begin(key, self._patch(effect))
+            elif isinstance(effect, ef.FindPod):
+                self._begin(key, self._find(effect.uid))
 
     # -- the network
 
@@ -370,6 +374,11 @@ class Scheduler:
             self._outcomes.append(ev.PatchUnclear(uid))
         else:
             self._outcomes.append(_by_what_it_says(effect, pod))
+
+    def _find(self, uid: PodUid) -> Work:
+        while (pod := (yield lambda: self.cluster.pods.get(uid))) is LOST:
+            pass
+        self._outcomes.append(ev.PodFound(uid, pod))
 
 
 def _by_what_it_says(effect: ef.ReleasePod | ef.MarkWaiting, pod: PodFacts | None) -> ev.Event:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sublet_scheduler.core import effects as ef
 from sublet_scheduler.core import events as ev
+from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.records import Stage
 
 from sublet.contract.decision import Decision
@@ -183,26 +184,59 @@ def test_a_waiting_note_that_was_written_is_no_release() -> None:
     assert not world.pods[uid].gated
 
 
+def unseen(world: World, uid: str) -> None:
+    """The pod exists, and the watch has not shown it yet."""
+    id_ = world.ledger[N1].grants[0].decision
+    shown = World()
+    shown.appears(gib(6), id_, None, uid=uid)
+    world.pods[PodUid(uid)] = shown.pods[PodUid(uid)]
+
+
 def test_a_pod_of_which_the_ledger_tells_before_the_watch_is_not_gone() -> None:
     world = one_card()
-    older = elsewhere(gib(6), "uid")
-    world.send(ev.LedgerSeen(wrote_older(world, older)))
-    world.settle()
-    world.occupancy("n1")
-    assert world.granted(PodUid("uid")) == ["A"]
-    id_ = world.entry("n1").grants[0].decision
-    uid = world.appears(gib(6), id_, None, uid="uid")
-    assert world.stage(uid) is Stage.RELEASED
-    assert world.granted(uid) == ["A"]
-
-
-def test_a_pod_that_never_shows_is_gone_when_the_watch_had_its_time() -> None:
-    world = one_card()
-    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6), "uid"))))
+    entry = wrote_older(world, elsewhere(gib(6), "uid"))
+    unseen(world, "uid")
+    world.hold_patches = True
+    world.send(ev.LedgerSeen(entry))
     world.settle()
     world.wait(world.rules.fresh_s + 1)
     world.occupancy("n1")
+    assert world.granted(PodUid("uid")) == ["A"]
+    world.hold_patches = False
+    world.settle()
+    assert world.stage(PodUid("uid")) is Stage.RELEASED
+    assert world.granted(PodUid("uid")) == ["A"]
+
+
+def test_a_pod_that_the_first_list_missed_is_looked_for_before_its_grant_goes() -> None:
+    """It was created between the list of pods and that of the ledger."""
+    world = one_card()
+    entry = wrote_older(world, elsewhere(gib(6), "uid"))
+    world.engine = Engine(world.rules)
+    listed: list[ev.Event] = [ev.NodesListed(), ev.QuotasListed(), ev.PodsListed(), ev.LedgerSeen(entry)]
+    unseen(world, "uid")
+    world.hold_patches = True
+    for event in [ev.NodeSeen(world.nodes[N1]), *listed, ev.LedgerListed(1, complete=True)]:
+        world.send(event)
+    world.settle()
+    world.occupancy("n1")
+    assert world.granted(PodUid("uid")) == ["A"]
+    world.hold_patches = False
+    world.settle()
+    assert world.stage(PodUid("uid")) is Stage.RELEASED
+
+
+def test_a_pod_that_the_api_server_does_not_have_is_gone_with_what_was_seen_of_it() -> None:
+    world = one_card()
+    world.hold_patches = True
+    world.send(ev.LedgerSeen(wrote_older(world, elsewhere(gib(6), "uid"))))
+    world.settle()
+    world.occupancy("n1")
+    assert world.granted(PodUid("uid")) == ["A"]
+    world.hold_patches = False
+    world.settle()
     assert world.granted(PodUid("uid")) == []
+    assert world.stage(PodUid("uid")) is None
 
 
 def test_a_scheduler_steps_down_when_another_puts_its_pod_back_to_waiting() -> None:

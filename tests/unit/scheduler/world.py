@@ -316,6 +316,10 @@ class World:
                 self.held.append(effect)
             case ef.ReleasePod() | ef.MarkWaiting():
                 self.patch(effect)
+            case ef.FindPod() if self.hold_patches:
+                self.held.append(effect)
+            case ef.FindPod(uid):
+                self.send(ev.PodFound(uid, self.pods.get(uid)))
             case ef.EvictPods(uid, _, victims):
                 staying = tuple(victim for victim, _ in victims if victim in self.protected)
                 if staying:
@@ -328,18 +332,8 @@ class World:
                         self.pods[victim], deleting=True, version=f"deleting-{victim}"
                     )
                     self.send(ev.PodSeen(self.pods[victim]))
-            case ef.WriteTotals(node, totals, remove, label, unit):
-                facts = self.nodes[node]
-                shown = {k: v for k, v in facts.capacity.items() if k not in remove} | dict(totals)
-                allocatable = {k: v for k, v in facts.allocatable.items() if k not in remove} | dict(totals)
-                labels = {k: v for k, v in facts.labels.items() if k != keys.CARDS_LABEL}
-                if label is not None:
-                    labels[keys.CARDS_LABEL] = label
-                names = {WRITTEN: ",".join(sorted(totals))} if totals else {}
-                names |= {keys.GPU_MEM_UNIT: unit} if unit else {}
-                self.nodes[node] = replace(
-                    facts, capacity=shown, allocatable=allocatable, labels=labels, annotations=names
-                )
+            case ef.WriteTotals(node):
+                self.nodes[node] = with_totals(self.nodes[node], effect)
                 self.send(ev.TotalsWritten(node, done=True))
                 self.send(ev.NodeSeen(self.nodes[node]))
             case _:
@@ -455,6 +449,24 @@ class World:
 def _units(held: Iterable[Card]) -> dict[CardId, Card]:
     """Every card, and every partition as one."""
     return {each.id: each for one in held for each in (one, *one.offered)}
+
+
+def with_totals(facts: NodeFacts, effect: ef.WriteTotals) -> NodeFacts:
+    """The node as it is when the effect was carried out."""
+    shown = {k: v for k, v in facts.capacity.items() if k not in effect.remove} | dict(effect.totals)
+    allocatable = {k: v for k, v in facts.allocatable.items() if k not in effect.remove}
+    labels = {k: v for k, v in facts.labels.items() if k != keys.CARDS_LABEL}
+    if effect.label is not None:
+        labels[keys.CARDS_LABEL] = effect.label
+    names = {WRITTEN: ",".join(sorted(effect.totals))} if effect.totals else {}
+    names |= {keys.GPU_MEM_UNIT: effect.unit} if effect.unit else {}
+    return replace(
+        facts,
+        capacity=shown,
+        allocatable=allocatable | dict(effect.totals),
+        labels=labels,
+        annotations=names,
+    )
 
 
 def _check_entry(entry: NodeLedger, known: dict[CardId, Card]) -> None:

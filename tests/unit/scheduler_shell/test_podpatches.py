@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from sublet_scheduler.core.events import PatchRefused, PatchUnclear, PodPatched
+from sublet_scheduler.core.effects import FindPod
+from sublet_scheduler.core.events import PatchRefused, PatchUnclear, PodFound, PodPatched
 
 from sublet.contract import keys
 from sublet.demo.apiserver.faults import Answer, Cut
@@ -99,6 +100,24 @@ async def test_a_pod_that_is_gone_or_another_of_its_name_is_told_as_gone(on: Clu
     await on.kube.delete(PODS, "p", namespace="default", grace_period_s=0)
     effect = release(made)
     assert await on.patches.perform(effect) == PodPatched(effect.uid, done=False, pod=None)
+
+
+async def test_a_pod_that_only_the_ledger_told_of_is_looked_for_by_uid(on: Cluster) -> None:
+    made = await on.admit()
+    uid = PodUid(made["metadata"]["uid"])
+    told = await on.patches.find(FindPod(uid, REF))
+    assert told is not None
+    assert told.pod is not None
+    assert told.pod.gated
+    assert await on.patches.find(FindPod(PodUid("another"), REF)) == PodFound(PodUid("another"), None)
+    await on.kube.delete(PODS, "p", namespace="default", grace_period_s=0)
+    assert await on.patches.find(FindPod(uid, REF)) == PodFound(uid, None)
+
+
+async def test_a_pod_that_could_not_be_looked_for_may_be_there(on: Cluster) -> None:
+    made = await on.admit()
+    on.faults.plan(BUSY, method="GET")
+    assert await on.patches.find(FindPod(PodUid(made["metadata"]["uid"]), REF)) is None
 
 
 async def test_back_to_waiting_makes_every_older_release_fail(on: Cluster) -> None:

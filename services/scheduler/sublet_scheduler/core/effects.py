@@ -56,6 +56,15 @@ class MarkWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class FindPod:
+    """Ask the API server itself, not its watch, whether the pod is there. Answer with PodFound, however long
+    it takes to learn it."""
+
+    uid: PodUid
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
 class FreeStuckPin:
     """Delete a released pod that its node cannot take, guarded by UID. For a Job's pod only where the
     Job's podFailurePolicy ignores DisruptionTarget, and after writing that condition; otherwise, and
@@ -203,6 +212,7 @@ Effect = (
     | WriteLedger
     | ReleasePod
     | MarkWaiting
+    | FindPod
     | FreeStuckPin
     | EvictPods
     | WriteTotals

@@ -45,7 +45,7 @@ class Endings:
     def evidence(self, occupancy: Occupancy, now: float) -> None:
         """An agent's record proves which ending pods have left nothing behind."""
         for record in self._state.on_node(occupancy.node):
-            if record.stage is not Stage.ENDING or now < record.appears_until_s:
+            if record.stage is not Stage.ENDING or record.sought:
                 continue
             rebooted = bool(record.ending_boot) and occupancy.boot_id != record.ending_boot
             later = 0 < record.ending_revision <= occupancy.ledger_revision

@@ -173,6 +173,8 @@ class Engine:
                 self.releases.patch_again(uid, now)
             case ev.PatchRefused(uid, message, pod):
                 self.lifecycle.patch_refused(uid, message, pod, now)
+            case ev.PodFound(uid, pod):
+                self.lifecycle.found(uid, pod, now)
             case ev.EvictionsRefused(uid, victims):
                 self.holds.refused(uid, victims, now)
             case ev.NodeReleased(node, by):

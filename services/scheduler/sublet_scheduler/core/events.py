@@ -185,6 +185,14 @@ class PatchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class PodFound:
+    """The API server was asked for a pod. None: there is no pod of that UID any more."""
+
+    uid: PodUid
+    pod: PodFacts | None
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionsRefused:
     """These pods stay for now, so that the pod `uid` must look elsewhere: a disruption budget or the API
     server says no."""
@@ -257,6 +265,7 @@ Event = (
     | PodPatched
     | PatchUnclear
     | PatchRefused
+    | PodFound
     | EvictionsRefused
     | NodeReleased
     | TotalsWritten

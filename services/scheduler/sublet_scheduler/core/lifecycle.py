@@ -45,7 +45,7 @@ class Lifecycle:
 
     def _not_gone(self, record: PodRecord, placement: Placement, pod: PodFacts, now: float) -> None:
         """The ledger told of the pod before the API server did, so it was taken for one that is gone."""
-        record.facts, record.appears_until_s = pod, float("-inf")
+        record.facts = pod
         signed = pod.decision.placement if pod.decision and pod.signed and not pod.gated else None
         if signed and signed != placement:
             self._state.hold(record, Stage.RELEASED, now, placement=signed)
@@ -57,7 +57,7 @@ class Lifecycle:
     def _look(self, record: PodRecord, pod: PodFacts, now: float) -> None:
         bound_now = pod.node is not None and (record.facts is None or record.facts.node is None)
         ungated_now = record.facts is not None and record.facts.gated and not pod.gated
-        record.facts = pod
+        record.facts, record.sought = pod, False
         self._note(record, pod)
         if ungated_now and pod.signed and pod.decision and pod.decision.placement and not pod.never_runs:
             self._believe(record, pod.decision.placement, now)
@@ -223,6 +223,19 @@ class Lifecycle:
                     self._state.fleet.set_open(node, card, open_=True)
                     self._state.ledgers.dirty.add(node)
                     self._state.dirty = True
+
+    def found(self, uid: PodUid, pod: PodFacts | None, now: float) -> None:
+        """The API server itself says whether a pod is there of which only the ledger had told."""
+        record = self._state.records.get(uid)
+        if record is None or record.facts is not None or not record.sought:
+            return
+        if pod is not None:
+            self.seen(pod, now)
+            return
+        record.sought, record.gone = False, True
+        occupancy = self._state.fleet.node(record.node).occupancy if record.node else None
+        if occupancy:
+            self._endings.evidence(occupancy, now)
 
     def patched(self, uid: PodUid, pod: PodFacts | None, *, done: bool, now: float) -> None:
         record = self._state.records.get(uid)

@@ -57,8 +57,9 @@ class PodRecord:
     ending_revision: int = 0
     """The ledger revision that first said `ending`; only later occupancy is evidence."""
     ending_boot: str = ""
-    appears_until_s: float = float("-inf")
-    """The ledger told of it and the pod watch, which may lag, did not: until then nothing proves its end."""
+    sought: bool = False
+    """Only the ledger told of it, and the pod watch, which may lag, did not: the API server is being asked
+    whether it is there, and until it says no, nothing proves its end."""
     gone: bool = False
     """Its object was seen to be gone, whatever its last facts say."""
     stuck_s: float | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from sublet.model.ids import CardId, NodeName, PodUid
 from sublet.model.placement import LedgerGrant, NodeLedger, Placement
-from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
+from sublet_scheduler.core.effects import FindPod, MarkWaiting, ReleasePod
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import PENDING, PodRecord, Stage, placement_of
@@ -51,8 +51,7 @@ class Releases:
     def adopt(self, entry: NodeLedger, now: float, *, listed: bool = True) -> None:
         """Take over grants in the ledger that no record here accounts for.
 
-        `listed`: all pods that the entry can name were told, and nobody else has written it since we gave
-        grants up.
+        `listed`: nobody else has written it since we gave grants up.
         """
         groups: dict[PodUid, list[LedgerGrant]] = {}
         for grant in entry.grants:
@@ -63,8 +62,6 @@ class Releases:
             record = self._state.records.get(uid)
             if record is None:
                 self._adopt_ghost(entry.node, uid, tuple(grants), now)
-                if not listed:
-                    self._state.records[uid].appears_until_s = now + self._state.rules.fresh_s
             elif record.node == entry.node and _same_grants(record.grants, grants):
                 record.grants, record.guessed_env = tuple(grants), False
                 if record.stage is Stage.COMMITTING:
@@ -85,7 +82,8 @@ class Releases:
             self._endings.ending(record, now)
 
     def _adopt_ghost(self, node: NodeName, uid: PodUid, grants: tuple[LedgerGrant, ...], now: float) -> None:
-        """Its pod object is gone, and how it ended was not seen: it counts until the agent proves more."""
+        """The watch, which may lag, shows no such pod. If it is gone, how it ended was not seen: it counts
+        until the agent proves more."""
         first = grants[0]
         record = PodRecord(
             uid=uid, ref=first.pod, decision=first.decision, facts=None, stage=Stage.WAITING, since=now
@@ -93,6 +91,8 @@ class Releases:
         self._state.add(record)
         self._hold(record, Stage.RELEASED, node, grants, now)
         self._endings.ending(record, now)
+        record.sought = True
+        self._state.effects.append(FindPod(uid, record.ref))
 
     def _hold(
         self, record: PodRecord, stage: Stage, node: NodeName, grants: tuple[LedgerGrant, ...], now: float

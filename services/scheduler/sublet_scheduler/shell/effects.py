@@ -7,6 +7,7 @@ from typing import assert_never
 from sublet_scheduler.core.effects import (
     AckRelease,
     EvictPods,
+    FindPod,
     FreeStuckPin,
     MakeBallast,
     MakePlaceholder,
@@ -46,17 +47,23 @@ class ClusterEffects:
         match effect:
             case ReleasePod() | MarkWaiting():
                 self.report(await self.pods.perform(effect))
+            case FindPod():
+                found = await self.pods.find(effect)
+                if found:
+                    self.report(found)
+                else:
+                    self.outbox.put(effect)
             case WriteTotals():
                 self.report(await self.nodes.totals(effect))
             case AckRelease():
                 await self.nodes.acknowledge(effect)
             case FreeStuckPin():
-                found = await self.pins.free(effect, now_ms=self.unix_ms())
-                if found:
-                    self.outbox.put(found)
+                told = await self.pins.free(effect, now_ms=self.unix_ms())
+                if told:
+                    self.outbox.put(told)
             case EvictPods():
-                told, refused = await self.evictions.perform(effect)
-                for report in told:
+                reports, refused = await self.evictions.perform(effect)
+                for report in reports:
                     self.outbox.put(report)
                 if refused:
                     self.report(refused)

@@ -15,6 +15,7 @@ from sublet_scheduler.core.effects import (
     BallastEffect,
     Effect,
     EvictPods,
+    FindPod,
     FreeStuckPin,
     MakeBallast,
     MakePlaceholder,
@@ -36,6 +37,7 @@ log = structlog.get_logger()
 ClusterEffect = (
     ReleasePod
     | MarkWaiting
+    | FindPod
     | FreeStuckPin
     | EvictPods
     | WriteTotals
@@ -99,7 +101,7 @@ class Outbox:
             case WriteLedger(entry):
                 self._newest[entry.node] = effect
                 self.ledger.put(entry.node, effect)
-            case ReleasePod() | MarkWaiting() | FreeStuckPin():
+            case ReleasePod() | MarkWaiting() | FindPod() | FreeStuckPin():
                 self.cluster.put(effect.uid, effect)
             case EvictPods():
                 self.cluster.put(f"evictions/{effect.uid}", effect)

@@ -20,8 +20,8 @@ from sublet.kube.kind import PODS
 from sublet.kube.port import Json, JsonPatch, Kube
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
-from sublet_scheduler.core.effects import MarkWaiting, ReleasePod
-from sublet_scheduler.core.events import Event, PatchRefused, PatchUnclear, PodPatched
+from sublet_scheduler.core.effects import FindPod, MarkWaiting, ReleasePod
+from sublet_scheduler.core.events import Event, PatchRefused, PatchUnclear, PodFound, PodPatched
 from sublet_scheduler.shell.cards import CardsOf
 from sublet_scheduler.shell.podfacts import PodReader
 
@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 PodPatch = ReleasePod | MarkWaiting
 LONGEST_PAUSE_S = 5.0
+FIND_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,19 @@ class PodPatches:
         except KubeError as error:
             log.warning("pod.unreadable", pod=str(effect.ref), error=str(error))
             return PatchUnclear(effect.uid)
+
+    async def find(self, effect: FindPod) -> PodFound | None:
+        """Whether the pod is there; None where that could not be learned, after a pause."""
+        try:
+            pod = await self._get(effect)
+        except NotFound:
+            pod = None
+        except KubeError as error:
+            log.warning("pod.unreadable", pod=str(effect.ref), error=str(error))
+            pause_s = error.retry_after_s if isinstance(error, Throttled) else FIND_AGAIN_S
+            await asyncio.sleep(min(pause_s, LONGEST_PAUSE_S))
+            return None
+        return PodFound(effect.uid, self.reader.read_whole(pod) if pod else None)
 
     async def _perform(self, effect: PodPatch) -> Event:
         recalled = self.reader.recall(effect.uid, effect.version)
@@ -89,7 +103,7 @@ class PodPatches:
         done = carried == self._decision(effect) and gated is isinstance(effect, MarkWaiting)
         return PodPatched(effect.uid, done=done, pod=self.reader.read_whole(pod))
 
-    async def _get(self, effect: PodPatch) -> Json | None:
+    async def _get(self, effect: PodPatch | FindPod) -> Json | None:
         """The pod, or None where another one has its name."""
         pod = await self.kube.get(PODS, effect.ref.name, namespace=effect.ref.namespace)
         return pod if pod["metadata"]["uid"] == effect.uid else None
