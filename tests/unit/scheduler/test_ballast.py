@@ -146,6 +146,15 @@ def test_it_shrinks_as_cards_fill_and_grows_as_they_empty() -> None:
     assert world.kept == cores(3)
 
 
+def test_it_grows_as_soon_as_the_cpu_is_free_though_the_card_may_still_be_in_use() -> None:
+    world = four_cards()
+    uid = world.create(whole_card("one"))
+    world.bind(uid)
+    world.delete(uid, seen=False)
+    assert world.engine.state.records[uid].stage is Stage.ENDING
+    assert world.kept == cores(4)
+
+
 def test_a_reservation_alone_shrinks_it_and_its_end_grows_it_again() -> None:
     world = four_cards()
     world.ask(whole_card("never-seen"))

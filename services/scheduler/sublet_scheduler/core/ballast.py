@@ -11,7 +11,7 @@ from sublet_scheduler.core.effects import BallastEffect, MakeBallast, RemoveBall
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.fleet import HostUse, NodeState
 from sublet_scheduler.core.ratio import LEAST, ballast_size, free_of, idle_cards, ratio_for
-from sublet_scheduler.core.records import PodRecord
+from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.size import Size
 from sublet_scheduler.core.state import State
@@ -154,7 +154,12 @@ class Ballast:
         ratio = ratio_for(state.facts.labels, self._state.rules.ratios)
         if ratio is None:
             return None
-        return ballast_size(ratio, idle_cards=idle_cards(state), free=free_of(state))
+        idle = idle_cards(state, self._leaving(node))
+        return ballast_size(ratio, idle_cards=idle, free=free_of(state))
+
+    def _leaving(self, node: NodeName) -> set[str]:
+        """Pods that kube-scheduler counts no more, though not all is proven to be gone."""
+        return {record.uid for record in self._state.on_node(node) if record.stage is Stage.ENDING}
 
     def _next(self, node: NodeName, now: float) -> BallastEffect | None:
         pod, wanted = self.pods.get(node), self.wanted(node)

@@ -45,6 +45,8 @@ class Placeholders:
         self._looked: tuple[float, int] | None = None
         """Pass over the queue, and how many waited, when it was last looked at; None: look again."""
         self._due_s = float("inf")
+        self._round_s = float("-inf")
+        """When it may be looked next for who needs one."""
 
     # -- what is told
 
@@ -92,8 +94,13 @@ class Placeholders:
         for pod in list(self.pods.values()):
             if not any(self._stands(pod)):
                 self._remove(pod)
-        if len(self.pods) + len(self._busy) < self._state.rules.placeholders:
-            self._stand_for_more(now)
+        if len(self.pods) + len(self._busy) >= self._state.rules.placeholders:
+            return
+        if now < self._round_s:
+            self._due_s = self._round_s
+            return
+        self._round_s = now + ROUND_S
+        self._stand_for_more(now)
 
     def _remove_by_used_nodes(self, now: float) -> None:
         """Whoever gets cards on a node finds it free of ours."""

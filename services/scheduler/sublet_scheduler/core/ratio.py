@@ -1,9 +1,9 @@
 """How much CPU and memory of a node is kept for its idle cards: so much each, no more than is free."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.fleet import NodeState, counted_grants
 from sublet_scheduler.core.size import Size
 
 LEAST = Size(cpu_milli=1, memory_bytes=2**20)
@@ -40,11 +40,22 @@ def ballast_size(ratio: Ratio, *, idle_cards: int, free: Size) -> Size:
     )
 
 
-def idle_cards(node: NodeState) -> int:
-    """Cards that hold nothing and take new shares; one in partitions is idle when all of them are."""
-    all_ids = {one.card.parent or one.card.id for one in node.by_index}
-    busy = {one.card.parent or one.card.id for one in node.by_index if not (one.open and one.unused)}
-    return len(all_ids - busy)
+def idle_cards(node: NodeState, leaving: Container[str] = ()) -> int:
+    """Cards that take new shares and hold nothing, but for what `leaving` (booking keys) still hold; one in
+    partitions is idle when all of them are."""
+    held = {
+        grant.card
+        for key, booking in node.bookings.items()
+        if key not in leaving
+        for grant in counted_grants(booking.held)
+    }
+    cards, busy = set(), set()
+    for one in node.by_index:
+        card = one.card.parent or one.card.id
+        cards.add(card)
+        if one.card.id in held or one.card.used_outside_mib or not one.open:
+            busy.add(card)
+    return len(cards - busy)
 
 
 def free_of(node: NodeState) -> Size:

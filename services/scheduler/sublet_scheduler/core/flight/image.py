@@ -56,7 +56,7 @@ PARTS = (
     ),
     Part(
         path="placeholders",
-        remembered=("pods", "_busy", "_again", "_looked", "_due_s"),
+        remembered=("pods", "_busy", "_again", "_looked", "_due_s", "_round_s"),
         derived=("_rooms",),
     ),
     Part(path="stuck"),
