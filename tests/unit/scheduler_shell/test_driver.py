@@ -27,12 +27,20 @@ class Script:
     due_at: float | None = None
     always_due: bool = False
     rebuilt: bool = False
+    slices: int = 0
+    """So many Ticks a pass over the queue takes; it begins with a NodeGone."""
+    passing: bool = False
     seen: list[Event] = field(default_factory=list)
 
     def handle(self, event: Event, *, now: float) -> list[Effect]:  # noqa: ARG002
         self.seen.append(event)
+        if isinstance(event, NodeGone):
+            self.passing = self.slices > 0
         if isinstance(event, Tick) and not self.always_due:
             self.due_at = None
+        if isinstance(event, Tick):
+            self.slices -= 1
+            self.passing = self.slices > 0
         if isinstance(event, ReviewAsked) and not self.silent:
             return [Answer(event.decision, event.decision, HELD)]
         return self.replies.get(type(event), [])
@@ -173,3 +181,35 @@ async def test_rebuilt_follows_the_engine() -> None:
         await one.submit(NodeGone(NodeName("n")))
         await eventually(lambda: not one.rebuilt.is_set())
         running.cancel()
+
+
+async def test_reviews_are_answered_between_the_slices_of_a_pass_and_all_else_after_it() -> None:
+    engine = Script(slices=3)
+    one = driver(engine)
+    begins, news = NodeGone(NodeName("begins")), NodeGone(NodeName("news"))
+    await one.submit(begins)
+    await one.submit(news)
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(one.ask(review(name), within_s=2)) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        running = group.create_task(one.run())
+        await asyncio.wait(asking)
+        await eventually(lambda: engine.seen[-1] == news)
+        running.cancel()
+    kinds = [type(event).__name__ for event in engine.seen]
+    assert kinds == ["NodeGone", "Tick", "ReviewAsked", "Tick", "ReviewAsked", "Tick", "NodeGone"]
+
+
+async def test_reviews_and_events_keep_the_order_in_which_they_came() -> None:
+    engine = Script()
+    one = driver(engine)
+    async with asyncio.TaskGroup() as group:
+        await one.submit(NodeGone(NodeName("first")))
+        asking = group.create_task(one.ask(review(), within_s=2))
+        await asyncio.sleep(0)
+        await one.submit(NodeGone(NodeName("last")))
+        running = group.create_task(one.run())
+        await asking
+        await eventually(lambda: len(engine.seen) == 3)
+        running.cancel()
+    assert [type(event).__name__ for event in engine.seen] == ["NodeGone", "ReviewAsked", "NodeGone"]

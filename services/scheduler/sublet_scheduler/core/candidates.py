@@ -48,6 +48,8 @@ class Index:
     version: int = -1
     """Of what the policy knew when the sweep began that is under way."""
     swept: int = 0
+    built: int = 0
+    """Nodes below this position had their first score; a new ranking begins with none."""
 
 
 def _fewest_first(beside: Mapping[CardId, int], order: CardOrder) -> CardOrder:
@@ -68,6 +70,8 @@ class Candidates:
         self._fleet = fleet
         self._fragmentation = fragmentation
         self.indices: OrderedDict[Hashable, Index] = OrderedDict()
+        self.scored = 0
+        """How many first scores were given."""
 
     @property
     def live_shapes(self) -> int:
@@ -81,6 +85,11 @@ class Candidates:
         index = self._index(shape)
         for at in index.ranking.in_order(barred):
             yield self._fleet.nodes[index.order[at]]
+
+    def prepare(self, shape: Shape, most: int) -> bool:
+        """Score up to `most` nodes more for a shape that is new; whether that was all."""
+        index = self._index(shape, most)
+        return index.built == len(index.order)
 
     def assign_on(
         self, node: NodeState, asked: Asked, beside: Mapping[CardId, int] | None = None
@@ -110,7 +119,7 @@ class Candidates:
 
         return score
 
-    def _index(self, shape: Shape) -> Index:
+    def _index(self, shape: Shape, most: int | None = None) -> Index:
         fleet = self._fleet
         order = fleet.order
         self._fragmentation.refresh()
@@ -119,7 +128,7 @@ class Candidates:
             size = len(order)
             ranking: Ranking = Levels(size) if shape.node_policy is Policy.FRAGMENTATION else Ranks(size)
             index = Index(_resources_only(shape.asked), ranking, order, fleet.layout, swept=size)
-            index.version = self._fragmentation.version
+            index.seen, index.version = fleet.changed.now, self._fragmentation.version
             self.indices[shape.key] = index
             room = max(LEAST_SHAPES, min(MOST_SHAPES, MOST_SCORES // max(1, size)))
             while len(self.indices) > room:
@@ -127,12 +136,14 @@ class Candidates:
         elif index.layout != fleet.layout:
             before = {name: at for at, name in enumerate(index.order)}
             index.ranking = index.ranking.moved([before.get(name, -1) for name in order])
+            whole = index.built == len(index.order)
             index.order, index.layout, index.swept = order, fleet.layout, 0
+            index.built = len(order) if whole else 0
         self.indices.move_to_end(shape.key)
-        self._catch_up(index, shape)
+        self._catch_up(index, shape, most)
         return index
 
-    def _catch_up(self, index: Index, shape: Shape) -> None:
+    def _catch_up(self, index: Index, shape: Shape, most: int | None) -> None:
         fleet = self._fleet
         places, nodes, put = fleet.places, fleet.nodes, index.ranking.put
         score = self._scorer(shape, index.asked)
@@ -141,12 +152,18 @@ class Candidates:
             if at is not None:
                 put(at, score(nodes[name]))
         index.seen = fleet.changed.now
+        size = len(index.order)
+        if index.built < size:
+            until = size if most is None else min(size, index.built + most)
+            for at in range(index.built, until):
+                put(at, score(nodes[index.order[at]]))
+            self.scored += until - index.built
+            index.built = until
         if not shape.learns:
             return
         behind = self._fragmentation.version - index.version
         if behind:
             index.version, index.swept = self._fragmentation.version, 0
-        size = len(index.order)
         if index.swept < size:
             until = min(size, index.swept + (LONG_SWEEP if behind > 1 else SWEEP))
             for at in range(index.swept, until):

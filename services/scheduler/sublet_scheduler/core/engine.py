@@ -61,8 +61,16 @@ class Engine:
         """Every entry says what pods and ledger said when this scheduler took over, under its term."""
         return self.state.merged and not self.state.ledgers.owed
 
+    @property
+    def passing(self) -> bool:
+        """A pass over the queue is under way. Reviews may come between; every other event ends it first, so
+        that nobody behind gets what was freed for those who were tried before."""
+        return self.waiting.passing
+
     def due(self, now: float) -> float | None:
         """When the next Tick is needed, monotonic seconds; None while nothing can happen by itself."""
+        if self.passing:
+            return now
         first = next(iter(self.state.reservations.values()), None)  # all live equally long
         times = [first.until] if first else []
         if self.state.dirty and self.state.merged:
@@ -86,10 +94,12 @@ class Engine:
 
     def _take(self, event: ev.Event, now: float) -> None:
         state = self.state
+        if self.passing and not isinstance(event, ev.ReviewAsked | ev.Tick):
+            self.waiting.finish(now)
         match event:
             case ev.ReviewAsked():
-                if state.pass_due(now):
-                    self.waiting.try_all(now)
+                if state.pass_due(now) and not self.passing:
+                    self.waiting.go_on(now)
                 self.reviews.answer(event, now)
             case ev.NodeSeen(node):
                 self._node_seen(node)
@@ -187,6 +197,8 @@ class Engine:
                 self.ballast.written(node, pod, done=done, now=now)
             case ev.PlaceholderWritten(name, done, pod):
                 self.placeholders.written(name, pod, done=done, now=now)
+            case ev.Tick() if self.passing:
+                self.waiting.go_on(now)
             case ev.Tick():
                 self.reviews.expire(now)
                 self.releases.tick(now)
@@ -196,7 +208,7 @@ class Engine:
                 self.waiting.tick(now)
                 self.ballast.tick(now)
                 if state.pass_due(now):
-                    self.waiting.try_all(now)
+                    self.waiting.go_on(now)
             case _:
                 assert_never(event)
 

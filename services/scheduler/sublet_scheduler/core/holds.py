@@ -63,18 +63,23 @@ class Holds:
         self._rankings: dict[Hashable, Ranking] = {}
         """Of this pass: where pods of a shape will fit soonest."""
         self._new = 0
-        self._searches = 0
+        self.searches = 0
 
     def begin(self) -> None:
         """A pass over the queue begins; what is not kept again in it is given up."""
         self._before, self._holds, self.kept = self._holds, {}, {}
         self._rankings.clear()
-        self._new, self._searches = 0, 0
+        self._new, self.searches = 0, 0
+
+    def end(self) -> None:
+        """The pass is over."""
+        self._before = {}
 
     def ahead_of(self, order: Order) -> dict[NodeName, list[Plan]]:
         """What is kept for the pods ahead of that place in the queue."""
         kept: dict[NodeName, list[Plan]] = {}
-        for uid, hold in sorted(self._holds.items(), key=lambda one: one[1].order):
+        holds = {**self._before, **self._holds}  # in the midst of a pass some are not kept again yet
+        for uid, hold in sorted(holds.items(), key=lambda one: one[1].order):
             if hold.order < order and uid in self._state.waiting:
                 kept.setdefault(hold.plan.node, []).append(hold.plan)
         return kept
@@ -188,9 +193,9 @@ class Holds:
         now: float,
         worth: Callable[[str], Worth | None],
     ) -> Plan | None:
-        if self._searches >= SEARCHES_A_PASS:
+        if self.searches >= SEARCHES_A_PASS:
             return None
-        self._searches += 1
+        self.searches += 1
         fresh_s, asked, nodes = self._state.rules.fresh_s, shape.asked, self._state.fleet.nodes
         avoid = left | self._state.avoided(record.ref, record.uid, ask.owner, now).keys()
         able = nearest(nodes, self._ranked(shape, named), ask, avoid, now=now, fresh_s=fresh_s)

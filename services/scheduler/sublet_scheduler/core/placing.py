@@ -100,6 +100,14 @@ class Placer:
     def place(
         self, ask: PodAsk, *, now: float, avoid: Avoid = NOTHING_AVOIDED, kept: Kept = NOTHING_KEPT
     ) -> Placement | NoRoom:
+        found = self.find(ask, now=now, avoid=avoid, kept=kept)
+        return self.no_room(ask, now=now, avoid=avoid, kept=kept) if found is None else found
+
+    def find(
+        self, ask: PodAsk, *, now: float, avoid: Avoid = NOTHING_AVOIDED, kept: Kept = NOTHING_KEPT
+    ) -> Placement | NoRoom | None:
+        """A place, or why the namespace may have none; None where there is no room, of which `no_room` says
+        why."""
         self.tries += 1
         shape, named = self.shape(ask)
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
@@ -116,9 +124,21 @@ class Placer:
                 over = self.limits.against(ask.pod.namespace, Amount.of(counted(ask, containers)))
                 if not over:
                     return Placement(node=node.name, containers=containers)
-        if over:
-            return _over_limit(over)
-        return self._no_room(ask, shape, now=now, avoid=avoid, kept=kept)
+        return _over_limit(over) if over else None
+
+    @property
+    def looks(self) -> int:
+        """About how many nodes were looked at for pods that ask as none did before."""
+        return self.candidates.scored + 2 * self.refusals.said
+
+    def may_find(self, ask: PodAsk, most: int) -> bool:
+        """Get `find` ready, by looking at up to `most` nodes; whether it need not look at many more."""
+        shape, named = self.shape(ask)
+        return named is not None or self.candidates.prepare(shape, most)
+
+    def may_refuse(self, ask: PodAsk, most: int, *, now: float) -> bool:
+        """The same for `no_room`."""
+        return self.refusals.prepare(ask, self.shape(ask)[0], now=now, most=most)
 
     def told(
         self,
@@ -184,7 +204,9 @@ class Placer:
         elif named in self.fleet.nodes:
             yield self.fleet.nodes[named]
 
-    def _no_room(self, ask: PodAsk, shape: Shape, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
+    def no_room(self, ask: PodAsk, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
+        """How many nodes and cards say what."""
+        shape, _ = self.shape(ask)
         reasons, larger = self.refusals.counts(ask, shape, now=now, avoid=avoid, kept=set(kept))
         if larger or not reasons:
             reasons[Reason.LARGER_THAN_ANY_NODE] += 1

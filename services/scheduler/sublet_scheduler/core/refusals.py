@@ -32,7 +32,10 @@ class _Known:
     larger: str
     silent: set[NodeName]
     """Nodes whose word is not kept: all at first."""
-    seen: int = -1
+    seen: int
+    """Up to which change of the fleet its nodes were asked."""
+    built: int = 0
+    """Nodes below this position were asked beforehand."""
     said: dict[NodeName, Counts] = field(default_factory=dict)
     total: Counter[Reason] = field(default_factory=Counter)
 
@@ -54,6 +57,21 @@ class Refusals:
         self._fleet = fleet
         self._fresh_s = fresh_s
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self.said = 0
+        """How many nodes were asked beforehand."""
+
+    def prepare(self, ask: PodAsk, shape: Shape, *, now: float, most: int) -> bool:
+        """Ask up to `most` nodes more that no pod asked that asks like this one; whether that was all."""
+        known, fleet = self._get(ask, shape), self._fleet
+        size = len(fleet.order)
+        until = min(size, known.built + most)
+        apart = fleet.not_counted_on(now - self._fresh_s) if known.built < size else frozenset()
+        for name in fleet.order[known.built : until]:
+            if name in known.silent and name not in apart:
+                known.put(name, self._says(fleet.nodes[name], ask, shape.asked, now))
+        self.said += until - known.built
+        known.built = until
+        return until == size
 
     def counts(
         self, ask: PodAsk, shape: Shape, *, now: float, avoid: Mapping[NodeName, Reason], kept: set[NodeName]
@@ -66,7 +84,7 @@ class Refusals:
         for name in stale | known.silent:
             said = None if name in apart else self._says(fleet.nodes[name], ask, shape.asked, now)
             known.put(name, said)
-        known.seen = fleet.changed.now
+        known.seen, known.built = fleet.changed.now, len(fleet.order)
         total = known.total.copy()
         for name in sorted(apart & fleet.nodes.keys()):
             total.subtract(known.said.get(name, {}))
@@ -88,7 +106,7 @@ class Refusals:
         if known is None or known.layout != fleet.layout or known.described != fleet.described.now:
             larger = larger_than_any(ask, shape.asked, fleet.nodes.values())
             if known is None or known.layout != fleet.layout:
-                known = _Known(fleet.layout, fleet.described.now, larger, set(fleet.nodes))
+                known = _Known(fleet.layout, fleet.described.now, larger, set(fleet.nodes), fleet.changed.now)
             known.described, known.larger = fleet.described.now, larger
             self._known[key] = known
             if len(self._known) > MOST_KEPT:

@@ -53,7 +53,9 @@ class Reviews:
             outcome = _only(Reason.FOREIGN_GATE)
         elif ask.gang:
             outcome = _only(Reason.GANG_INCOMPLETE)
-        elif state.dirty and not ask.node_name and self._waiting.anybody_ahead(ask):
+        elif (
+            (state.dirty or self._waiting.passing) and not ask.node_name and self._waiting.anybody_ahead(ask)
+        ):
             outcome = _only(Reason.QUEUED)
         else:
             avoid = state.avoided(ask.pod, id_, ask.owner, now)

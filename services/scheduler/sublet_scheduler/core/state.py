@@ -68,6 +68,9 @@ class Rules:
     """After so long a gang that lacks pods is reported, or given up where another controller described it."""
     gang_hold_s: float = 30.0
     """The longest that a part of a gang may hold cards."""
+    looks_a_slice: int = 1_500
+    """After about so many looks at nodes a pass over the queue lets reviews through: some tens of
+    milliseconds."""
     holds: int = 16
     """So many waiting pods at the head of the queue have a place kept for them."""
     hold_s: float = 600.0

@@ -3,7 +3,9 @@
 A pod that finds no room keeps a place (see `holds`); the pods behind it may use what does not delay it.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 from sublet.contract.queue import Order, order
@@ -29,6 +31,24 @@ TOLD_OTHERWISE = frozenset({Reason.PREEMPTING, Reason.GANG_NO_ROOM, Reason.GANG_
 """Reasons of pods for which it says nothing what one node lacks for one pod."""
 
 
+LOOKS_A_PLAN = 800
+"""As so many looks at a node counts the search for a place to keep."""
+LOOKS_A_POD = 12
+"""And as so many what there is to do with each pod."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A pass over the queue: who is not tried yet, who failed how, and which gangs were tried."""
+
+    rest: deque[PodRecord]
+    failed: dict[object, NoRoom] = field(default_factory=dict)
+    tried: set[GangId] = field(default_factory=set)
+    without_room: PodRecord | None = None
+    """No place was found for it, and it is not known yet why."""
+    stepped: int = 0
+
+
 class Waiting:
     def __init__(self, state: State, releases: Releases, holds: Holds, gangs: Gangs) -> None:
         self._state = state
@@ -38,6 +58,7 @@ class Waiting:
         self._together = Together(state)
         self._untold: dict[PodUid, float] = {}
         """Pods whose reasons changed again so soon that they are told later, and when."""
+        self._pass: _Pass | None = None
         self._in_vain: set[object] = set()
         """Of this pass: asks, with their priority, for which no eviction makes room."""
 
@@ -52,43 +73,97 @@ class Waiting:
         created = self._state.unplaced.values()  # and not seen yet
         return any(one.ask.rank >= ask.rank for one in created)
 
-    def try_all(self, now: float) -> None:
-        """Place what waits, in its order; pods that ask alike fail alike within one pass."""
+    @property
+    def passing(self) -> bool:
+        """A pass over the queue is under way: some pods were tried in it and others were not."""
+        return self._pass is not None
+
+    def go_on(self, now: float) -> None:
+        """Begin a pass over the queue, or go on with the one that is under way: place what waits, in its
+        order, until others should get a turn. Pods that ask alike fail alike within one pass."""
+        state, under_way = self._state, self._pass or self._begun()
+        self._pass = under_way
+        state.passed_s = now
+        until = self._looks + state.rules.looks_a_slice
+        while under_way.rest and self._looks < until:
+            if self._step(under_way, under_way.rest[0], until - self._looks, now):
+                under_way.rest.popleft()
+                under_way.stepped += 1
+        if not under_way.rest:
+            self._pass = None
+            self._holds.end()
+
+    def finish(self, now: float) -> None:
+        """Bring the pass that is under way to its end: what comes next may change what it goes by."""
+        while self._pass:
+            self.go_on(now)
+
+    def _begun(self) -> _Pass:
         state = self._state
         state.dirty = False
-        failed: dict[object, NoRoom] = {}
         self._in_vain.clear()
         state.hungry = NOBODY
-        tried: set[GangId] = set()
-        state.passed_s = now
         self._holds.begin()
         waiting = [state.records[uid] for uid in state.waiting]
-        for record in sorted(waiting, key=lambda one: one.order):
-            pod = record.facts
-            if pod is None or not _may_be_tried(record, pod):
-                continue
-            gathering = self._gangs.of(record)
-            if gathering:
-                id_ = (record.ref.namespace, gathering.gang.name)
-                if id_ not in tried:
-                    tried.add(id_)
-                    self._try_gang(id_, gathering, now)
-                continue
-            if record.patching:
-                self._holds.carry(record)
-                continue
-            if pod.foreign_gates:
-                record.no_room = NoRoom(
-                    reasons={Reason.FOREIGN_GATE: 1}, message=explain(Reason.FOREIGN_GATE)
-                )
-            elif pod.gated or pod.node:
-                self._try(record, pod, failed, now)
-            self._tell(record, now)
+        return _Pass(deque(sorted(waiting, key=lambda one: one.order)))
 
-    def _try(self, record: PodRecord, pod: PodFacts, failed: dict[object, NoRoom], now: float) -> None:
-        state, ask = self._state, pod.ask
+    @property
+    def _looks(self) -> int:
+        """What this pass has cost, as looks at nodes."""
+        stepped = self._pass.stepped if self._pass else 0
+        searched = self._holds.searches * LOOKS_A_PLAN
+        return self._state.placer.looks + searched + stepped * LOOKS_A_POD
+
+    def _step(self, under_way: _Pass, record: PodRecord, most: int, now: float) -> bool:
+        """Try one pod, or the gang that it belongs to; False where that takes more than `most` looks."""
+        pod = record.facts
+        if pod is None or not _may_be_tried(record, pod):
+            return True
+        gathering = self._gangs.of(record)
+        if gathering:
+            id_ = (record.ref.namespace, gathering.gang.name)
+            if id_ not in under_way.tried:
+                if not self._ready(gathering, most, now):
+                    return False
+                under_way.tried.add(id_)
+                self._try_gang(id_, gathering, now)
+            return True
+        if record.patching:
+            self._holds.carry(record)
+            return True
+        if pod.foreign_gates:
+            record.no_room = NoRoom(reasons={Reason.FOREIGN_GATE: 1}, message=explain(Reason.FOREIGN_GATE))
+        elif (pod.gated or pod.node) and not self._try(under_way, record, pod, most, now):
+            return False
+        self._tell(record, now)
+        return True
+
+    def _ready(self, gathering: Gathering, most: int, now: float) -> bool:
+        placer = self._state.placer
+        asks = [one.ask for one in self._gangs.records(gathering) if one.stage is Stage.WAITING and one.ask]
+        return all(placer.may_find(ask, most) and placer.may_refuse(ask, most, now=now) for ask in asks)
+
+    def _sought(
+        self, under_way: _Pass, record: PodRecord, ask: PodAsk, most: int, now: float
+    ) -> Placement | NoRoom | None:
+        """A place or why there is none; None where that takes more looks at nodes than are left."""
+        placer = self._state.placer
+        avoid = self._state.avoided(record.ref, record.uid, ask.owner, now)
+        if under_way.without_room is not record:
+            if not placer.may_find(ask, most):
+                return None
+            found = placer.find(ask, now=now, avoid=avoid, kept=self._holds.kept)
+            if found is not None:
+                return found
+            under_way.without_room = record
+        if not placer.may_refuse(ask, most // 2 + 1, now=now):
+            return None
+        return placer.no_room(ask, now=now, avoid=avoid, kept=self._holds.kept)
+
+    def _try(self, under_way: _Pass, record: PodRecord, pod: PodFacts, most: int, now: float) -> bool:
+        state, ask, failed = self._state, pod.ask, under_way.failed
         if ask is None or (record.no_room and record.hopeless == (ask, state.fleet.growths)):
-            return
+            return True
         namespace = ask.pod.namespace if ask.pod.namespace in state.limits.quotas else ""
         alike = (
             (ask.claims, repr(ask.wishes), ask.cpu_milli, ask.memory_mib, ask.node_name, ask.owner),
@@ -97,25 +172,21 @@ class Waiting:
         apart = record.ref in state.refs
         outcome: Placement | NoRoom | None = None if apart else failed.get(alike)
         if outcome is None:
-            outcome = state.placer.place(
-                ask,
-                now=now,
-                avoid=state.avoided(record.ref, record.uid, ask.owner, now),
-                kept=self._holds.kept,
-            )
+            outcome = self._sought(under_way, record, ask, most, now)
+        if outcome is None:
+            return False
         if isinstance(outcome, Placement):
             state.hold(record, Stage.COMMITTING, now, placement=outcome)
             announce(self._state, "decided", record)
-            return
+            return True
         record.no_room = outcome
         larger = Reason.LARGER_THAN_ANY_NODE in outcome.reasons
         record.hopeless = (ask, state.fleet.growths) if larger else None
         if not apart:
             failed[alike] = outcome
-        if not _helps_that_others_leave(outcome):
-            return
-        if not self._preempt(record, ask, alike, now):
+        if _helps_that_others_leave(outcome) and not self._preempt(record, ask, alike, now):
             self._holds.keep(record, ask, now)
+        return True
 
     def _preempt(self, record: PodRecord, ask: PodAsk, alike: object, now: float) -> bool:
         """Evict pods of lower priority where that makes room; whether it does."""

@@ -34,6 +34,9 @@ class Deciding(Protocol):
 
     def handle(self, event: Event, *, now: float) -> list[Effect]: ...
 
+    @property
+    def passing(self) -> bool: ...
+
     def due(self, now: float) -> float | None: ...
 
 
@@ -77,7 +80,12 @@ class Driver:
         self._clock = clock
         self._observe = observe
         self._recorder = recorder
-        self._inbox: asyncio.Queue[Event] = asyncio.Queue(maxsize=INBOX_EVENTS)
+        self._inbox: asyncio.Queue[tuple[int, Event]] = asyncio.Queue(maxsize=INBOX_EVENTS)
+        self._head: tuple[int, Event] | None = None
+        """The first of the inbox, once it was looked at."""
+        self._reviews: deque[tuple[int, ReviewAsked]] = deque()  # no more than the webhook has in work
+        self._came = 0
+        """Numbers what comes: reviews and events keep one order, but in a pass over the queue."""
         self._outcomes: deque[Event] = deque()  # at most one for each effect on its way
         self._asked: dict[DecisionId, asyncio.Future[Answer]] = {}
         self._ticked = False
@@ -88,7 +96,8 @@ class Driver:
         """Set while the engine knows all that pods and ledger say."""
 
     async def submit(self, event: Event) -> None:
-        await self._inbox.put(event)
+        self._came += 1
+        await self._inbox.put((self._came, event))
         self._wake.set()
 
     def report(self, event: Event) -> None:
@@ -107,7 +116,9 @@ class Driver:
         self._asked[review.decision] = future
         try:
             async with asyncio.timeout(within_s):
-                await self.submit(review)
+                self._came += 1
+                self._reviews.append((self._came, review))
+                self._wake.set()
                 answer = await future
         except TimeoutError:
             raise Unavailable(f"no decision for {review.decision} within {within_s} s") from None
@@ -127,19 +138,34 @@ class Driver:
                 continue
             self._handle(event)
             handled += 1
-            if handled % BREATH_EVENTS == 0:
+            if handled % BREATH_EVENTS == 0 or self._engine.passing:
                 await asyncio.sleep(0)
 
     def _next(self) -> Event | None:
+        if self._engine.passing:
+            return self._in_a_pass()
         if self._outcomes:
             return self._outcomes.popleft()
         due = self._engine.due(self._clock())
-        news = not self._outlet.full and not self._inbox.empty()
+        news = not self._outlet.full and (self._head or self._reviews or not self._inbox.empty())
         if due is not None and due <= self._clock() and not (self._ticked and news):
             self._ticked = True
             return Tick()
         self._ticked = False
-        return self._inbox.get_nowait() if news else None
+        return self._first_come() if news else None
+
+    def _in_a_pass(self) -> Event:
+        """Slices of the pass and reviews by turns; all else comes after it, since it would end it at once."""
+        self._ticked = not (self._ticked and self._reviews and not self._outlet.full)
+        return Tick() if self._ticked else self._reviews.popleft()[1]
+
+    def _first_come(self) -> Event:
+        if self._head is None and not self._inbox.empty():
+            self._head = self._inbox.get_nowait()
+        if self._head is None or (self._reviews and self._reviews[0][0] < self._head[0]):
+            return self._reviews.popleft()[1]
+        (_, event), self._head = self._head, None
+        return event
 
     async def _rest(self) -> None:
         """Until something comes or is due."""

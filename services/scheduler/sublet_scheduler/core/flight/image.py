@@ -41,10 +41,10 @@ class Part:
 
 
 PARTS = (
-    Part(path="holds", remembered=("_holds",), derived=("kept", "_before", "_rankings", "_new", "_searches")),
+    Part(path="holds", remembered=("_holds",), derived=("kept", "_before", "_rankings", "_new", "searches")),
     Part(path="gangs", remembered=("_gatherings", "_of", "_due")),
     Part(path="lifecycle", remembered=("_distrusted",)),
-    Part(path="waiting", remembered=("_untold",), derived=("_together", "_in_vain")),
+    Part(path="waiting", remembered=("_untold",), derived=("_together", "_in_vain", "_pass")),
     Part(path="endings"),
     Part(path="releases", derived=("may_release", "waits_until")),
     Part(path="reviews"),
@@ -89,7 +89,7 @@ PARTS = (
         remembered=("tries",),
         derived=("defaults", "fresh_s", "eligible", "refusals", "misses", "_shaped"),
     ),
-    Part(path="state.placer.candidates", remembered=("indices",)),
+    Part(path="state.placer.candidates", remembered=("indices",), derived=("scored",)),
     Part(
         path="state.placer.fragmentation",
         remembered=("tables", "version"),
@@ -172,6 +172,7 @@ def _index(index: Index, *, current: bool) -> Copied:
         index.seen,
         index.version,
         index.swept,
+        index.built,
     )
     return Copied(Index, values)
 

@@ -44,7 +44,7 @@ class Recorder:
 
     def rest(self) -> None:
         """The engine has nothing to do for a moment."""
-        if len(self._stretches[-1].entries) >= self._events:
+        if len(self._stretches[-1].entries) >= self._events and not self._engine.passing:
             self._stretches.append(_Stretch(image_of(self._engine)))
 
     def lines(self) -> Iterator[str]:
