@@ -118,14 +118,15 @@ class Stage:
             },
         )
 
-    def start_healthd(self) -> None:
+    def start_healthd(self, name: str = "sublet-healthd", **settings: str) -> None:
         self._start_service(
             "sublet_healthd",
-            "sublet-healthd",
+            name,
             {
                 "SUBLET_KUBECONFIG": str(self.plane.kubeconfig(HEALTHD)),
                 "SUBLET_IDLE_GRACE_S": "3",
                 "SUBLET_PROBATION_S": "3",
+                **settings,
             },
         )
 
