@@ -80,6 +80,52 @@ def test_two_dialects_in_one_container_are_refused(one: str, other: str) -> None
         assert all(key in found["message"] for key in (*SHARES[one], *SHARES[other]))
 
 
+MEMORY_KEYS = {
+    "sublet.dev/gpu-memory": {},
+    "aliyun.com/gpu-mem": {},
+    "volcano.sh/gpu-memory": {},
+    "volcano.sh/vgpu-memory": {"volcano.sh/vgpu-number": 1},
+    "tke.cloud.tencent.com/qgpu-memory": {"tke.cloud.tencent.com/qgpu-core": 5},
+    "elasticgpu.io/gpu-memory": {},
+    "elasticgpu.com/gpu-memory": {},
+    "tencent.com/vcuda-memory": {"tencent.com/vcuda-core": 5},
+    "nvidia.com/gpumem": {"nvidia.com/gpu": 1},
+}
+"""Each with what must stand beside it."""
+COUNT_KEYS = (
+    "sublet.dev/gpu",
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-1g.5gb",
+    "amd.com/gpu",
+    "aliyun.com/gpu-count",
+    "volcano.sh/gpu-number",
+    "volcano.sh/vgpu-number",
+)
+BAD_AMOUNTS = ("10G", "16Gi", "5k", "3000m", "0.5", "1e3", "0", "-1", "", 2**62)
+
+
+@pytest.mark.parametrize("value", BAD_AMOUNTS)
+@pytest.mark.parametrize("key", [*MEMORY_KEYS, *COUNT_KEYS])
+def test_no_dialect_takes_an_amount_that_is_no_plain_number(key: str, value: object) -> None:
+    found = refusal(pod("p", container("app", **{**MEMORY_KEYS.get(key, {}), key: value})))
+    assert (found["code"], f"{key}={str(value)!r}" in found["message"]) == ("BadQuantity", True)
+    assert found["hint"]
+
+
+@pytest.mark.parametrize("key", MEMORY_KEYS)
+def test_an_amount_beyond_32_bits_is_never_taken_for_nothing(key: str) -> None:
+    many = pod("p", container("app", **{**MEMORY_KEYS[key], key: 2**31 if "qgpu" not in key else 2**30}))
+    held = Cluster(cards("n1", 16384)).place(many)
+    assert (held["outcome"], "LargerThanAnyNode" in held["reasons"]) == ("held", True)
+
+
+@pytest.mark.parametrize("key", COUNT_KEYS)
+def test_more_cards_than_any_machine_has_are_refused_and_more_than_a_node_has_are_held(key: str) -> None:
+    assert refusal(pod("p", container("app", **{key: 2**31})))["code"] == "BadQuantity"
+    assert Cluster(cards("n1", 16384)).place(pod("p", container("app", **{key: 2})))["outcome"] == "held"
+
+
 def test_a_dialect_that_is_off_is_left_to_others() -> None:
     for name, limits in SHARES.items():
         off = replace(ALL, enabled=tuple(one for one in ALL.enabled if one != name))

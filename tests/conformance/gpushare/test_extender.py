@@ -14,7 +14,8 @@ import pytest
 
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
-from sublet.kube.port import Json
+from sublet.kube.kind import NODES
+from sublet.kube.port import Json, MergePatch
 from tests.builders import cards, container, pod
 from tests.integration.schedulerstage import Stage, stage, uid_of
 from tests.lab.programs import free_port
@@ -54,13 +55,13 @@ class Front:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Front]:
+async def opened(**settings: Any) -> AsyncIterator[Front]:
     port = free_port()
     async with stage(MemoryBus(LAYOUT)) as on:
         await on.add_namespace("given", manage="true")
         for name in ("n1", "n2"):
             await on.add_node(name, *cards(name, 2, gib=15))
-        async with on.scheduler(extender_host="127.0.0.1", extender_port=port):
+        async with on.scheduler(extender_host="127.0.0.1", extender_port=port, **settings):
             for name in ("n1", "n2"):
                 await on.until_totals(name)
             yield Front(on, f"http://127.0.0.1:{port}/gpushare-scheduler")
@@ -145,6 +146,20 @@ async def test_inspect_shows_nodes_cards_and_pods_in_the_unit_of_the_cluster() -
         ]
     }
     assert nobody == {"nodes": [], "error": "node nobody is not known"}
+
+
+async def test_inspect_shows_each_node_in_the_unit_of_its_pool() -> None:
+    async with opened(gpu_mem_pools=("pool=large:MiB",)) as front:
+        await front.on.kube.patch(NODES, "n2", MergePatch({"metadata": {"labels": {"pool": "large"}}}))
+        await front.on.create(
+            pod("p", container(gpu_mem=4096), namespace="given", nodeSelector={"pool": "large"})
+        )
+        await front.on.released("p", "given")
+        found = await front.get("inspect")
+    assert [(node["name"], node["totalGPU"], node["usedGPU"]) for node in found["nodes"]] == [
+        ("n1", 30, 0),
+        ("n2", 30 * 1024, 4096),
+    ]
 
 
 async def test_what_is_no_call_is_refused() -> None:

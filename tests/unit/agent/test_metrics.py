@@ -42,6 +42,14 @@ def test_memory_in_use_is_told_by_card_and_container() -> None:
     assert (used(registry, A, "main"), used(registry, B, "side")) == (150, 7)
 
 
+def test_those_who_use_a_card_without_having_been_given_it_are_counted() -> None:
+    seen = (process(A, 1, 100), process(A, 2, 50, None), process(A, 3, 1, None))
+    registry = scraped(grant(A), processes=seen)
+    where = dict(zip(names.CARD_LABELS, names.card_labels(NODE, A, index=0), strict=True))
+    assert registry.get_sample_value(names.CARD_OUTSIDE_MIB, where) == 151
+    assert registry.get_sample_value(names.CARD_OUTSIDE_USERS, where) == 3
+
+
 def test_containers_of_one_pod_that_share_a_card_are_told_together() -> None:
     registry = scraped(grant(A), grant(A, container="side"), processes=(process(A, 1, 100),))
     assert used(registry, A, "") == 100

@@ -79,10 +79,11 @@ class _Scrape(Collector):
             if card.memory_mib is not None:
                 memory.add_metric(labels, card.memory_mib)
             lost.add_metric(labels, card.health is HealthState.LOST)
-            if (use := uses.get(card.id)) is not None:
-                used.add_metric(labels, use.used_mib)
-                outside.add_metric(labels, use.outside_mib)
-                users.add_metric(labels, len(use.outside_by))
+            parts = [uses[each.id] for each in card.offered if each.id in uses]
+            if parts:
+                used.add_metric(labels, sum(use.used_mib for use in parts))
+                outside.add_metric(labels, sum(use.outside_mib for use in parts))
+                users.add_metric(labels, len({who for use in parts for who in use.outside_by}))
         yield from (memory, lost, used, outside, users)
 
     def _grants(self) -> Iterator[Metric]:
