@@ -125,14 +125,14 @@ class _Year:
             self.counts["signals"] += 1
             if event.card and event.code in dict(HARDWARE):
                 self._ill.add((event.node, event.card))
-        before = set(self._engine.waiting)
+        before = set(self._engine.known.waiting)
         for effect in self._engine.handle(event, now_ms=now_ms):
             if isinstance(effect, BreakerChanged):
                 opened = effect.breaker.state is BreakerState.OPEN
                 self.counts["trips"] += opened and effect.before.state is not BreakerState.OPEN
             elif isinstance(effect, Transition):
                 self._count(effect)
-        self.counts["held back"] += len(self._engine.waiting - before)
+        self.counts["held back"] += len(self._engine.known.waiting - before)
 
     def _count(self, change: Transition) -> None:
         verdict, key = change.verdict, (change.verdict.node, change.verdict.card)

@@ -98,7 +98,7 @@ class Life:
             if isinstance(effect, Transition | Refreshed):
                 node = effect.verdict.node
                 self.stored.verdicts[node, effect.verdict.card] = effect.verdict
-                self.stored.annotations[node] = write_annotation(self.engine.of_node(node))
+                self.stored.annotations[node] = write_annotation(self.engine.known.of_node(node))
             elif isinstance(effect, BreakerChanged):
                 self.stored.breaker = breaker_out(effect.breaker)
 

@@ -56,8 +56,8 @@ def judged(scenario: Mapping[str, Any]) -> list[dict[str, Any]]:
 def started_anew(engine: Engine, *, by: str, now_ms: int) -> Engine:
     """Killed, and made anew from the bus or from the nodes' annotations."""
     again = Engine(engine.policy)
-    for node in engine.nodes():
-        cards = engine.of_node(node)
+    for node in engine.known.nodes():
+        cards = engine.known.of_node(node)
         if by == "annotation":
             text = write_annotation(cards)
             stored = read_annotation(node, text) if text else []

@@ -192,13 +192,13 @@ def test_a_partition_is_known_as_one_after_a_restart_of_the_judge() -> None:
     judge = Clocked()
     judge.at(2, Restored(verdict=kept), inventory(2, A))
     assert (kept.parent, judge.verdict(ONE).rule) == (A, "destroyed")
-    [restored] = read_annotation(NODE, write_annotation(before.engine.of_node(NODE)) or "")[:1]
+    [restored] = read_annotation(NODE, write_annotation(before.engine.known.of_node(NODE)) or "")[:1]
     assert restored.verdict.parent == A
 
 
 def test_faults_told_of_a_partition_carry_its_place_and_profile() -> None:
     judge = partitioned()
-    listed = judge.engine.listed(NODE, ONE)
+    listed = judge.engine.known.listed(NODE, ONE)
     assert listed is not None
     assert (listed.parent, listed.profile, listed.pci) == (A, "1g.10gb", "0000:00:00.0")
 
@@ -216,7 +216,7 @@ def test_a_destroyed_partition_is_forgotten_when_nobody_can_hold_it() -> None:
     judge = partitioned()
     last = destroyed(judge)
     assert (last.state, last.withheld, last.parent) == (HealthState.LOST, True, A)
-    assert [state.card for state in judge.engine.of_node(NODE)] == [A]
+    assert [state.card for state in judge.engine.known.of_node(NODE)] == [A]
     judge.at(200, heartbeat(200))
     assert judge.state() is HealthState.HEALTHY
 
@@ -227,7 +227,7 @@ def test_a_destroyed_partition_is_kept_while_a_container_has_it() -> None:
     judge.at(2, inventory(2, A), ledger(2, closed=tuple(PARTS), grants=(grant(ONE),)))
     for second in (10, 20, 30, 40):
         judge.at(second, heartbeat(second), occupancy(second, 2, holds=ONE))
-    assert [state.card for state in judge.engine.of_node(NODE)] == [A, ONE]
+    assert [state.card for state in judge.engine.known.of_node(NODE)] == [A, ONE]
 
 
 def test_a_forgotten_partition_that_returns_goes_on_counting() -> None:
@@ -243,6 +243,6 @@ def test_what_an_agent_still_tells_of_a_forgotten_partition_brings_nothing_back(
     judge = partitioned()
     last = destroyed(judge)
     judge.at(30, inventory(30, A, verdicts=(last,)))
-    assert [state.card for state in judge.engine.of_node(NODE)] == [A]
+    assert [state.card for state in judge.engine.known.of_node(NODE)] == [A]
     judge.at(31, sees(31, "level", ONE, name="ecc_uncorrectable", value="0"), inventory(31, A))
     assert judge.verdict(ONE).rule == "destroyed"

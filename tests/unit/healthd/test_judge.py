@@ -5,9 +5,22 @@ from dataclasses import replace
 import pytest
 from sublet_healthd.core.event import Unnamed
 from sublet_healthd.core.judge import Refreshed, Transition
+from sublet_healthd.core.policy import Policy
 
 from sublet.model.health import Action, HealthState, Mode
-from tests.unit.healthd.words import NODE, A, B, Clocked, heartbeat, nobody, person, sees, somebody, xid
+from tests.unit.healthd.words import (
+    NODE,
+    POLICY,
+    A,
+    B,
+    Clocked,
+    heartbeat,
+    nobody,
+    person,
+    sees,
+    somebody,
+    xid,
+)
 
 
 def idle_card(mode: Mode = Mode.ENFORCE) -> Clocked:
@@ -16,8 +29,8 @@ def idle_card(mode: Mode = Mode.ENFORCE) -> Clocked:
     return judge
 
 
-def busy_card() -> Clocked:
-    judge = Clocked()
+def busy_card(policy: Policy = POLICY) -> Clocked:
+    judge = Clocked(policy=policy)
     judge.at(0, sees(0, "card", pci="0000:b3:00.0", boot_id="b1"), somebody())
     return judge
 
@@ -405,9 +418,7 @@ def test_every_transition_is_numbered_and_names_policy_and_rule() -> None:
 
 
 def test_an_overridden_row_of_the_policy_is_followed() -> None:
-    judge = busy_card()
-    policy = judge.engine.policy
-    xid_48 = {48: replace(policy.rules.xid[48], leave=False)}
-    judge.engine.policy = replace(policy, rules=replace(policy.rules, xid={**policy.rules.xid, **xid_48}))
+    xid_48 = {48: replace(POLICY.rules.xid[48], leave=False)}
+    judge = busy_card(replace(POLICY, rules=replace(POLICY.rules, xid={**POLICY.rules.xid, **xid_48})))
     judge.at(1, xid(1, 48))
     assert judge.state() is HealthState.HEALTHY

@@ -7,7 +7,7 @@ from tests.unit.healthd.words import NODE, A, B, Clocked, sees, xid
 
 
 def condition(judge: Clocked) -> Condition:
-    found = wanted_status(judge.engine.of_node(NODE)).condition
+    found = wanted_status(judge.engine.known.of_node(NODE)).condition
     assert found is not None
     return found
 

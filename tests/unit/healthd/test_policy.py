@@ -86,11 +86,11 @@ def test_an_annotation_brings_back_state_reasons_hold_and_counters() -> None:
     judge = Clocked()
     judge.at(0, sees(0, "card", pci="0000:b3:00.0", boot_id="b1"), nobody(), xid(0, 48, boot_id="b1"))
     judge.at(20, person(20, "hold"))
-    text = write_annotation(judge.engine.of_node(NODE))
+    text = write_annotation(judge.engine.known.of_node(NODE))
     assert text is not None
     again = Clocked()
     again.at(30, *read_annotation(NODE, text))
-    assert write_annotation(again.engine.of_node(NODE)) == text
+    assert write_annotation(again.engine.known.of_node(NODE)) == text
     again.at(31, sees(31, "reset"), person(31, "release"))
     assert again.state() == "recovering"
 
@@ -98,7 +98,7 @@ def test_an_annotation_brings_back_state_reasons_hold_and_counters() -> None:
 def test_a_node_of_healthy_cards_needs_no_annotation() -> None:
     judge = Clocked()
     judge.at(0, sees(0, "card"))
-    assert write_annotation(judge.engine.of_node(NODE)) is None
+    assert write_annotation(judge.engine.known.of_node(NODE)) is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"cards": []}', '{"cards": {"A": {"state": "odd"}}}'])

@@ -92,7 +92,7 @@ def test_the_annotation_remembers_which_cards_are_well_again() -> None:
     judge.at(10, sees(10, "reset", boot_id="b1"))
     judge.at(100)
     assert judge.state() is HealthState.HEALTHY
-    text = write_annotation(judge.engine.of_node(NODE))
+    text = write_annotation(judge.engine.known.of_node(NODE))
     assert text is not None
     again = Clocked()
     again.at(200, *read_annotation(NODE, text))
@@ -114,4 +114,4 @@ def test_an_agent_speaks_for_its_own_node_only() -> None:
     judge = Clocked()
     judge.at(100, inventory(100, A, verdicts=(replace(remembered(79), node=NodeName("n2")),)))
     assert judge.reasons() == []
-    assert judge.engine.nodes() == [NODE]
+    assert judge.engine.known.nodes() == [NODE]

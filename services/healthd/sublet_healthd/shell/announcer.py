@@ -81,10 +81,10 @@ class Announcer:
         body = health_event_out(
             previous,
             verdict,
-            engine.listed(node, verdict.card),
+            engine.known.listed(node, verdict.card),
             decided_by=DECIDED_BY,
-            epoch=engine.epoch(node),
-            in_use_by=engine.users(node, verdict.card) if self._name_pods else (),
+            epoch=engine.known.epoch(node),
+            in_use_by=engine.known.users(node, verdict.card) if self._name_pods else (),
             caused_by=causes,
         )
         await keep_trying(

@@ -54,7 +54,7 @@ class Marks:
         """Indices of the cards of each node that take no new shares."""
         closed: dict[NodeName, list[int]] = {}
         for (node, card), state in self._engine.cards.items():
-            listed = self._engine.listed(node, card)
+            listed = self._engine.known.listed(node, card)
             if listed and not state.parent and state.verdict and not state.verdict.schedulable:
                 closed.setdefault(node, []).append(listed.index)
         return {node: ",".join(map(str, sorted(indices))) for node, indices in closed.items()}

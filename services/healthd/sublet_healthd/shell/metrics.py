@@ -152,6 +152,6 @@ class _Cards(Collector):
 
 def _labels(engine: Engine, node: NodeName, card: CardId | None, *, pci: str, model: str) -> tuple[str, ...]:
     """As its agent lists the card, else as far as it was told."""
-    if card and (listed := engine.listed(node, card)):
+    if card and (listed := engine.known.listed(node, card)):
         return names.labels_of(node, listed)
     return names.card_labels(node, card, pci=pci, model=model)

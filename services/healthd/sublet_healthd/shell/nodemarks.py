@@ -93,10 +93,11 @@ class NodeMarks:
 
     def _wanted(self, node: NodeName) -> dict[str, str]:
         """The marks that shall stand on a node."""
-        cards = self._engine.present(node)
+        cards = self._engine.known.present(node)
         closed = indices(card for card in cards if self._is_closed(node, card))
         wanted = {keys.VOLCANO_UNHEALTHY: closed} if self._volcano and closed else {}
-        return wanted | (dict(card_labels(cards, self._engine.shares_per_card(node))) if self._labels else {})
+        shares = self._engine.known.shares_per_card(node)
+        return wanted | (dict(card_labels(cards, shares)) if self._labels else {})
 
     def _is_closed(self, node: NodeName, card: Card) -> bool:
         state = self._engine.cards.get((node, card.id))

@@ -24,7 +24,7 @@ class Performer:
 
     async def perform(self, node: NodeName, work: Work) -> None:
         """The annotation outlives the bus: it says what was judged before anybody acts on the judgement."""
-        await self._nodes.annotate(node, wanted_status(self._engine.of_node(node)))
+        await self._nodes.annotate(node, wanted_status(self._engine.known.of_node(node)))
         told = [transition for waiting in work.transitions.values() for transition in waiting]
         for transition in told:
             await self._announcer.announce(transition)
@@ -32,13 +32,13 @@ class Performer:
             await self._store.write(verdict)
         for verdict in work.forgotten.values():
             await self._store.drop(verdict)
-        await self._nodes.set_condition(node, wanted_status(self._engine.of_node(node)))
+        await self._nodes.set_condition(node, wanted_status(self._engine.known.of_node(node)))
         for transition in told:
             await self._nodes.tell(transition)
 
     async def reconcile(self) -> None:
         """Put right what others changed on Node objects, and nodes that were created anew."""
         await self._nodes.reread()
-        for node in self._engine.nodes():
-            if self._nodes.differs(node, wanted_status(self._engine.of_node(node))):
+        for node in self._engine.known.nodes():
+            if self._nodes.differs(node, wanted_status(self._engine.known.of_node(node))):
                 self._outbox.put(node, [])
