@@ -195,3 +195,33 @@ def test_a_card_that_takes_no_shares_is_no_part_of_a_good_set() -> None:
     nodes = node(*machine(3, {(0, 1): Link.NVLINK}))
     nodes.fleet.set_open(nodes.fleet.order[0], CardId("c1"), open_=False)
     assert nodes.place(container(gpu=1)) == {"main": ["c0"]}
+
+
+def nodes_with(*pairs: Pairs, policy: Policy = Policy.FRAGMENTATION) -> Nodes:
+    """Nodes n0, n1, ... of four cards each, joined as `pairs` says."""
+    nodes = Nodes(node_policy=policy, card_policy=policy)
+    for at, joined in enumerate(pairs):
+        held = machine(4, {})
+        links: dict[int, dict[str, str]] = {number: {} for number in range(4)}
+        for (one, other), link in joined.items():
+            links[one][f"n{at}-{other}"] = links[other][f"n{at}-{one}"] = link
+        named = [card(f"n{at}-{number}", index=number, links=links[number]) for number in range(len(held))]
+        nodes.add(f"n{at}", *named)
+    return nodes
+
+
+def test_of_nodes_that_rank_alike_the_one_with_the_best_links_is_taken() -> None:
+    nodes = nodes_with({}, {(0, 1): Link.SWITCH}, {(2, 3): Link.NVLINK}, {(0, 1): Link.NVLINK})
+    assert nodes.place(container(gpu=2)) == {"main": ["n2-2", "n2-3"]}
+    assert nodes.place(container(gpu=1)) == {"main": ["n0-0"]}, "one card has no use for links"
+
+
+def test_only_a_few_nodes_are_compared() -> None:
+    nodes = nodes_with(*[{}] * 8, {(0, 1): Link.NVLINK})
+    assert nodes.place(container(gpu=2)) == {"main": ["n0-0", "n0-1"]}
+
+
+def test_what_the_policy_prefers_comes_before_links_elsewhere() -> None:
+    nodes = nodes_with({}, {(0, 1): Link.NVLINK}, policy=Policy.BINPACK)
+    nodes.use("n0-2", 10240, 100, exclusive=True)
+    assert nodes.place(container(gpu=2)) == {"main": ["n0-0", "n0-1"]}

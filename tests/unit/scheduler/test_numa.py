@@ -72,7 +72,7 @@ def test_a_node_without_numa_is_passed_over_for_one_that_has_it() -> None:
     nodes = machine(None, None)
     nodes.add("n2", on(1, "d0", 0), on(1, "d1", 1))
     assert nodes.place(container(gpu=2), annotations=SAME) == {"main": ["d0", "d1"]}
-    assert nodes.place(container(gpu=2)) == {"main": ["c0", "c1"]}
+    assert nodes.place(container(gpu=1)) == {"main": ["c0"]}
 
 
 def test_of_several_numa_nodes_the_one_with_the_best_links_is_taken() -> None:

@@ -91,6 +91,10 @@ class Candidates:
         index = self._index(shape, most)
         return index.built == len(index.order)
 
+    def score(self, shape: Shape, node: NodeName) -> int:
+        """How a node ranks that `best_first` gave for the shape."""
+        return self.indices[shape.key].ranking.score(self._fleet.places[node])
+
     def assign_on(
         self, node: NodeState, asked: Asked, beside: Mapping[CardId, int] | None = None
     ) -> Assigned | None:

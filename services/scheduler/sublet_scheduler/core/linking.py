@@ -55,6 +55,10 @@ def worth(chosen: Cards) -> int:
     return sum(joined(one, other) for one, other in combinations(chosen, 2))
 
 
+def all_linked(chosen: Cards) -> bool:
+    return all(link(one, other) is Link.NVLINK for one, other in combinations(chosen, 2))
+
+
 def sets_by_links(fitting: Cards, count: int) -> Iterator[Cards]:
     """Every set of `count` cards: the one that is joined best, then the others in the order of `fitting`."""
     best = best_linked(fitting, count)
@@ -65,7 +69,7 @@ def sets_by_links(fitting: Cards, count: int) -> Iterator[Cards]:
 def linked_sets(fitting: Cards, count: int) -> Iterator[Cards]:
     """Every set of `count` cards of which each pair is joined by nvlink, the preferred one first."""
     best = best_linked(fitting, count)
-    if all(link(one, other) is Link.NVLINK for one, other in combinations(best, 2)):
+    if all_linked(best):
         yield best
         yield from _others(_cliques(fitting, count), best)
     elif comb(len(fitting), count) > MOST_SETS:

@@ -16,6 +16,7 @@ from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past, with
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.limits import Amount, Limits
+from sublet_scheduler.core.linking import all_linked, worth
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
 from sublet_scheduler.core.misses import Misses
 from sublet_scheduler.core.refusals import Refusals
@@ -47,6 +48,8 @@ MISSED = frozenset(
     }
 )
 """Reasons that end when pods leave a node: less of them would have done."""
+NODES_COMPARED = 4
+"""Of nodes that rank alike so many more at most are compared by how the cards of a pod would be joined."""
 NODES_OF_A_CLASS = 64
 """On so many nodes at most cards are sought that are free of the other service class."""
 
@@ -113,8 +116,15 @@ class Placer:
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
         if over:
             return _over_limit(over)
-        replicas = self.fleet.replicas.get(ask.owner, {}) if ask.wishes.apart else {}
+        wishes = ask.wishes
+        compare = shape.several and named is None and not (wishes.apart or wishes.service_class)
+        best: tuple[int, int, Placement] | None = None
+        looks = 0
+        replicas = self.fleet.replicas.get(ask.owner, {}) if wishes.apart else {}
         for real, node in self._views(ask, shape, named, kept):
+            if best and (looks >= NODES_COMPARED or self.candidates.score(shape, real.name) != best[1]):
+                break
+            looks += 1 if best else 0
             if real.name in avoid or node_objection(node, ask, now=now, fresh_s=self.fresh_s):
                 continue
             beside = self.fleet.replicas_on(ask.owner, real.name) if real.name in replicas else None
@@ -122,8 +132,16 @@ class Placer:
             if assigned and not totals_lag(node, ask):
                 containers = grants_of(assigned, shape.asked)
                 over = self.limits.against(ask.pod.namespace, Amount.of(counted(ask, containers)))
-                if not over:
-                    return Placement(node=node.name, containers=containers)
+                if over:
+                    continue
+                placement = Placement(node=node.name, containers=containers)
+                if not compare or all(map(all_linked, assigned.seats)):
+                    return placement
+                joined = sum(map(worth, assigned.seats))
+                if best is None or joined > best[0]:
+                    best = (joined, self.candidates.score(shape, real.name), placement)
+        if best:
+            return best[2]
         return _over_limit(over) if over else None
 
     @property

@@ -16,6 +16,9 @@ class Ranking(Protocol):
     def put(self, at: int, score: int | None) -> None:
         """Set the score of a position; None: no room there."""
 
+    def score(self, at: int) -> int:
+        """Of a position with room."""
+
     def in_order(self, barred: int) -> Iterator[int]:
         """Positions with room; `barred` has all bits set in the bytes of positions that are out."""
 
@@ -50,6 +53,9 @@ class Levels:
             self._levels[at] = level
             self._counts[before] -= 1
             self._counts[level] += 1
+
+    def score(self, at: int) -> int:
+        return self._levels[at]
 
     def in_order(self, barred: int) -> Iterator[int]:
         levels: bytes | bytearray = self._levels
@@ -93,6 +99,9 @@ class Ranks:
         self._scores[at] = NOWHERE if score is None else score
         block = at // _BLOCK
         self._least[block] = min(self._scores[block * _BLOCK : (block + 1) * _BLOCK])
+
+    def score(self, at: int) -> int:
+        return self._scores[at]
 
     def in_order(self, barred: int) -> Iterator[int]:
         out = barred.to_bytes(len(self._scores), "little") if barred else None

@@ -25,6 +25,8 @@ class Shape:
     """It depends on what the policy `fragmentation` learned."""
     simple: bool
     """At most one load, and any cards will do that have room."""
+    several: bool
+    """Some load wants more than one card."""
     key: Hashable
     full_key: Hashable
 
@@ -60,7 +62,8 @@ class Shape:
             wishes.card_uuids,
             wishes.exclude_card_uuids,
         )
-        return cls(asked, node_policy, fragmentation, _is_simple(asked), key, full_key)
+        several = any(load.cards > 1 for load in asked.loads)
+        return cls(asked, node_policy, fragmentation, _is_simple(asked), several, key, full_key)
 
 
 def _is_simple(asked: Asked) -> bool:
