@@ -6,8 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from sublet import __version__
-from sublet.cli import cards, claims, demo, events, explain, health, migrate, place, release, replay
+from sublet.cli import cards, claims, demo, events, explain, place, release, replay
 from sublet.cli.errors import Unreadable
+from sublet.cli.health import command as health
+from sublet.cli.migrate import command as migrate
 from sublet.model.errors import SubletError
 
 COMMANDS = (cards, explain, events, claims, place, replay, migrate, health, release, demo)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sublet.cli.migratelive import read_cluster
-from sublet.cli.migratereport import document, report
+from sublet.cli.migrate.live import read_cluster
+from sublet.cli.migrate.report import document, report
 from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.kube.access import Access

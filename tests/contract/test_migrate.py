@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sublet.cli.migratelive import read_cluster
-from sublet.cli.migratereport import document, report
+from sublet.cli.migrate.live import read_cluster
+from sublet.cli.migrate.report import document, report
 from sublet.contract.dialects.interface import Options
 from sublet.kube.client import KubeClient
 from sublet.kube.kind import DEPLOYMENTS, NODES, PODS

@@ -8,7 +8,7 @@ from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
 from sublet.cli.cards import card_views
 from sublet.cli.cluster import read_cluster, read_inventories
-from sublet.cli.health import document
+from sublet.cli.health.command import document
 from sublet.contract import subjects
 from sublet.model.claim import ContainerKind
 from sublet.model.health import DESTROYED, HealthState

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sublet.cli import asking
-from sublet.cli.migratechange import names, would_write
-from sublet.cli.migratecomponent import Component, components
-from sublet.cli.migrateworkload import Outcome, Reading, read, workloads
+from sublet.cli.migrate.change import names, would_write
+from sublet.cli.migrate.component import Component, components
+from sublet.cli.migrate.workload import Outcome, Reading, read, workloads
 from sublet.contract import keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json

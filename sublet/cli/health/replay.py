@@ -10,7 +10,7 @@ from sublet_healthd.core.replay import replay
 from sublet.cli.commands import Commands
 from sublet.cli.document import read_text
 from sublet.cli.errors import Unreadable
-from sublet.cli.healthpolicy import add_policy, read_policy
+from sublet.cli.health.policy import add_policy, read_policy
 from sublet.cli.output import add_output, print_line, print_table
 from sublet.model.errors import BadRequest
 from sublet.model.health import Mode

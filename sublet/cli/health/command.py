@@ -6,15 +6,16 @@ import argparse
 import asyncio
 from typing import Any
 
-from sublet.cli import healthhistory, healthmanual, healthpolicy, healthreplay, reaching
+from sublet.cli import reaching
 from sublet.cli.commands import Commands
+from sublet.cli.health import history, manual, policy, replay
 from sublet.cli.output import add_output, print_json, print_table
 from sublet.model.card import Card
 from sublet.model.health import Hold, Verdict
 from sublet.model.ids import CardId
 
 COLUMNS = ("NODE", "CARD", "STATE", "REASONS", "SINCE", "ACTION", "VERDICT AGE", "NOTES")
-ACTIONS = (healthhistory, healthmanual, healthpolicy, healthreplay)
+ACTIONS = (history, manual, policy, replay)
 
 
 def register(commands: Commands) -> None:

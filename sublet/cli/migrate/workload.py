@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from sublet.cli import asking
-from sublet.cli.migratechange import Change, changes
+from sublet.cli.migrate.change import Change, changes
 from sublet.cli.podtemplate import spelled, templates
 from sublet.contract import dialects, keys, podspec
 from sublet.contract.dialects.interface import Options

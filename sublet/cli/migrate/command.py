@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sublet.cli import asking, reaching
 from sublet.cli.commands import Commands
 from sublet.cli.manifest import read_objects
-from sublet.cli.migratereport import (
+from sublet.cli.migrate.report import (
     COMPONENTS,
     WORKLOADS,
     closing,
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace) -> Sequence[Json]:
-    from sublet.cli.migratelive import read_cluster
+    from sublet.cli.migrate.live import read_cluster
 
     reaching.quiet_log()
     async with reaching.open_kube(arguments) as kube:
