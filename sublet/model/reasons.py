@@ -40,6 +40,7 @@ class Reason(StrEnum):
     UNKNOWN_NUMA = "UnknownNuma"
     NOT_ON_ONE_NUMA = "NotOnOneNuma"
     SAME_CARD_FULL = "SameCardFull"
+    SEARCH_CUT_SHORT = "SearchCutShort"
     # over all
     LARGER_THAN_ANY_NODE = "LargerThanAnyNode"
     # why a pod waits though no card said no
@@ -125,6 +126,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.UNKNOWN_NUMA: Explanation("nobody says on which NUMA node of its machine the card is", "remove sublet.dev/numa, or write `numa` into the inventory if it comes from a file"),
     Reason.NOT_ON_ONE_NUMA: Explanation("this card would do, but no NUMA node of its machine has enough like it", "remove sublet.dev/numa, ask for fewer cards, or wait"),
     Reason.SAME_CARD_FULL: Explanation("the card of the pod's same-card group is elsewhere or full", "ask for less, or use another group"),
+    Reason.SEARCH_CUT_SHORT: Explanation("more ways to put the pod's containers on the node's cards than are tried, and none of those tried fits", "ask for fewer different amounts in one pod, or spread them over several pods"),
     Reason.LARGER_THAN_ANY_NODE: Explanation("larger than any node known", "ask for less, or add a larger node"),
     Reason.UNDECIDED: Explanation("no decision was made in time", "nothing: it is decided as soon as the scheduler can"),
     Reason.FOREIGN_GATE: Explanation("another controller holds the pod", "nothing: it is decided when ours is the last gate"),

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from sublet_scheduler.core.assigning import Patience
 from sublet_scheduler.core.candidates import Candidates
 from sublet_scheduler.core.eligible import Eligible
 from sublet_scheduler.core.matching import place_objection
@@ -102,7 +103,7 @@ class Fleets(RuleBasedStateMachine):
     @invariant()
     def kept_rankings_are_what_a_fresh_look_says(self) -> None:
         placer, fleet = self.nodes.placer, self.nodes.fleet
-        afresh = Candidates(fleet, placer.fragmentation)
+        afresh = Candidates(fleet, placer.fragmentation, Patience())
         for ask in (ASKS[at] for at in sorted(self.asked)):
             shape, _ = placer.shape(ask)
             kept = [node.name for node in placer.candidates.best_first(shape)]
@@ -114,7 +115,7 @@ class Fleets(RuleBasedStateMachine):
         for ask in (ASKS[at] for at in sorted(self.asked)):
             shape, _ = placer.shape(ask)
             kept = placer.refusals.counts(ask, shape, now=0.0, avoid={}, kept=set())
-            assert kept == Refusals(fleet, 15.0).counts(ask, shape, now=0.0, avoid={}, kept=set())
+            assert kept == Refusals(fleet, 15.0, Patience()).counts(ask, shape, now=0.0, avoid={}, kept=set())
 
     @invariant()
     def masks_bar_what_cannot_be_used(self) -> None:

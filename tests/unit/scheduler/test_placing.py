@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sublet_scheduler.core.assigning import Objections, assign
+from sublet_scheduler.core.assigning import MOST_A_DECISION, Objections, assign
 from sublet_scheduler.core.facts import Taint
 from sublet_scheduler.core.fleet import CardState
 from sublet_scheduler.core.shapes import Policies, Shape
@@ -698,3 +698,32 @@ def test_a_pod_that_asks_for_more_than_all_cards_of_a_node_is_not_searched_for()
     assert isinstance(outcome, Objections)
     assert set(outcome.reasons.values()) <= {Reason.INSUFFICIENT_MEMORY, Reason.INSUFFICIENT_CORES}
     assert calls < 1_000
+
+
+def nine_of_four_gib() -> list[dict[str, Any]]:
+    """Within what four cards of 10 GiB have together, but two fit on each; no two are alike."""
+    return [share(4, f"c{at}", gpu_core=1 + at) for at in range(9)]
+
+
+def test_a_search_that_is_cut_short_says_so_and_does_not_call_the_pod_too_large() -> None:
+    nodes = one_node(*cards("n1", 4), card("ill", index=4, health=HealthState.CONDEMNED))
+    nodes.use("n1-3", 9 * GIB)
+    assert nodes.hold(*nine_of_four_gib()[:8]) == {Reason.UNHEALTHY: 1, Reason.INSUFFICIENT_MEMORY: 4}
+    nodes = one_node(*cards("n1", 4), card("ill", index=4, health=HealthState.CONDEMNED))
+    assert nodes.hold(*nine_of_four_gib()) == {Reason.UNHEALTHY: 1, Reason.SEARCH_CUT_SHORT: 4}
+
+
+def test_one_decision_meets_no_more_dead_ends_on_many_nodes_than_it_may() -> None:
+    """One tenant's pod must not keep all others waiting: without a bound it is 200 on each of 40 nodes."""
+    nodes = Nodes()
+    for at in range(40):
+        nodes.add(f"n{at:02}", *cards(f"n{at:02}", 4))
+    patience, spent = nodes.placer.patience, 0
+    asked = builders.ask(pod("p", *nine_of_four_gib()))
+    assert nodes.placer.find(asked, now=0.0) is None
+    spent += MOST_A_DECISION - patience.left
+    outcome = nodes.placer.no_room(asked, now=0.0, avoid={}, kept={})
+    spent += MOST_A_DECISION - patience.left
+    assert outcome.reasons == {Reason.SEARCH_CUT_SHORT: 160}
+    assert spent <= 2 * MOST_A_DECISION
+    assert nodes.place(*nine_of_four_gib()[:8])

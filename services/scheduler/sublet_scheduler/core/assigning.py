@@ -19,7 +19,19 @@ from sublet_scheduler.core.linking import broken, linked_sets, sets_by_links, wo
 from sublet_scheduler.core.need import Load, Need
 
 MOST_TRIES = 200
-"""Dead ends on one node before its cards count as too full for a pod of several loads."""
+"""Dead ends on one node before the search for a pod of several loads is cut short there."""
+MOST_A_DECISION = 1_000
+"""Dead ends on all nodes together; on those that come after, one way is tried."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How many dead ends a decision may still meet. No pod may keep all others waiting."""
+
+    left: int = MOST_A_DECISION
+
+    def renew(self) -> None:
+        self.left = MOST_A_DECISION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +84,20 @@ breaks the least of what is joined, then the first by index."""
 
 
 def assign(
-    cards: Sequence[CardState], asked: Asked, *, shares_per_card: int, order: CardOrder | None = None
+    cards: Sequence[CardState],
+    asked: Asked,
+    *,
+    shares_per_card: int,
+    order: CardOrder | None = None,
+    patience: Patience | None = None,
 ) -> Assigned | Objections:
-    """Choose cards of one node, given by ascending index, for all loads of a pod."""
+    """Choose cards of one node, given by ascending index, for all loads of a pod. Without `patience` it is
+    the only node of the decision."""
+    patience = patience or Patience()
     order = order or usual_order(asked)
     if asked.wishes.one_numa:
-        return _on_one_numa(cards, asked, shares_per_card, order)
-    return _anywhere(cards, asked, shares_per_card, order)
+        return _on_one_numa(cards, asked, shares_per_card, order, patience)
+    return _anywhere(cards, asked, shares_per_card, order, patience)
 
 
 def usual_order(asked: Asked) -> CardOrder:
@@ -87,18 +106,18 @@ def usual_order(asked: Asked) -> CardOrder:
 
 
 def _on_one_numa(
-    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder
+    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder, patience: Patience
 ) -> Assigned | Objections:
     """The cards of one NUMA node: of those with room the one whose cards are joined best."""
     found = []
     for numa in sorted({state.card.numa for state in cards if state.card.numa is not None}):
         here = [state for state in cards if state.card.numa == numa]
-        outcome = _anywhere(here, asked, shares_per_card, order)
+        outcome = _anywhere(here, asked, shares_per_card, order, patience)
         if isinstance(outcome, Assigned):
             found.append(outcome)
     if found:
         return min(found, key=lambda one: _preference(one, order))
-    outcome = _anywhere(cards, asked, shares_per_card, order)
+    outcome = _anywhere(cards, asked, shares_per_card, order, patience)
     if isinstance(outcome, Objections):
         return outcome
     load = asked.loads[0]
@@ -113,22 +132,44 @@ def _preference(assigned: Assigned, order: CardOrder) -> tuple[Any, ...]:
 
 
 def _anywhere(
-    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder
+    cards: Sequence[CardState], asked: Asked, shares_per_card: int, order: CardOrder, patience: Patience
 ) -> Assigned | Objections:
-    first = _Search(asked, shares_per_card, order)
-    hopeless = len(asked.loads) > 1 and not _within(cards, asked.loads, shares_per_card)
-    if hopeless:
-        first.tries = MOST_TRIES - 1  # one way is enough to say why not
-    seats = first.fill(cards, asked.loads)
+    search = _Search(asked, shares_per_card, order, min(MOST_TRIES, patience.left))
+    if len(asked.loads) > 1 and not _within(cards, asked.loads, shares_per_card):
+        search.most = 1  # one way is enough to say why not
+        search.fill(cards, asked.loads)
+        return Objections(search.objections)
+    try:
+        return _searched(search, cards, asked)
+    finally:
+        patience.left -= min(patience.left, search.tries)
+
+
+def _searched(search: "_Search", cards: Sequence[CardState], asked: Asked) -> Assigned | Objections:
+    seats = search.fill(cards, asked.loads)
     if seats is not None:
         return _assigned(asked.loads, seats, grown=0)
-    if hopeless:
-        return Objections(first.objections)
+    why = search.objections
+    several = len(asked.loads) > 1
     for grown, loads in _grown(asked.loads, len(cards)):
-        seats = _Search(asked, shares_per_card, order).fill(cards, loads)
+        if search.cut_short:
+            break
+        if several:
+            search.count()
+        seats = search.fill(cards, loads)
         if seats is not None:
             return _assigned(loads, seats, grown=grown)
-    return Objections(first.objections)
+    if search.cut_short:
+        return Objections(
+            {state.card.id: _cut_short(state, asked, search.shares_per_card) for state in cards}
+        )
+    return Objections(why)
+
+
+def _cut_short(state: CardState, asked: Asked, shares_per_card: int) -> Reason:
+    """What is against a card where not every way was tried: that, unless no load fits on the card anyhow."""
+    found = [objection(state, load, asked.wishes, shares_per_card) for load in asked.loads]
+    return (found[0] or Reason.SEARCH_CUT_SHORT) if all(found) else Reason.SEARCH_CUT_SHORT
 
 
 def _within(cards: Sequence[CardState], loads: Sequence[Load], shares_per_card: int) -> bool:
@@ -230,9 +271,12 @@ class _Search:
     asked: Asked
     shares_per_card: int
     order: CardOrder
+    most: int
+    """Dead ends before it is cut short."""
     objections: Mapping[CardId, Reason] = field(default_factory=dict)
     """What stood against the first way that was tried."""
     tries: int = 0
+    cut_short: bool = False
 
     def fill(self, cards: Sequence[CardState], loads: Sequence[Load]) -> list[Sequence[CardState]] | None:
         """Cards for each of `loads`, or None."""
@@ -250,10 +294,15 @@ class _Search:
             found = self.fill(taken(cards, chosen, load), rest)
             if found is not None:
                 return [chosen, *found]
-            self.tries += 1
-            if self.tries >= MOST_TRIES:
+            self.count()
+            if self.cut_short:
                 return None
         return None
+
+    def count(self) -> None:
+        """One way more was tried in vain."""
+        self.tries += 1
+        self.cut_short = self.cut_short or self.tries >= self.most
 
     def _ways(self, cards: Sequence[CardState], load: Load) -> Iterator[Sequence[CardState]]:
         """Sets of cards that can take `load`, the preferred one first."""

@@ -15,6 +15,7 @@ from sublet_scheduler.core.assigning import (
     Asked,
     Assigned,
     CardOrder,
+    Patience,
     assign,
     too_large,
     usual_order,
@@ -66,8 +67,9 @@ def _resources_only(asked: Asked) -> Asked:
 class Candidates:
     """The rankings of the live shapes of one fleet."""
 
-    def __init__(self, fleet: Fleet, fragmentation: Fragmentation) -> None:
+    def __init__(self, fleet: Fleet, fragmentation: Fragmentation, patience: Patience) -> None:
         self._fleet = fleet
+        self._patience = patience
         self._fragmentation = fragmentation
         self.indices: OrderedDict[Hashable, Index] = OrderedDict()
         self.scored = 0
@@ -105,7 +107,13 @@ class Candidates:
             order = self._fragmentation.card_order(node, asked)
         if beside:
             order = _fewest_first(beside, order or usual_order(asked))
-        outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card, order=order)
+        outcome = assign(
+            node.by_index,
+            asked,
+            shares_per_card=node.shares_per_card,
+            order=order,
+            patience=self._patience,
+        )
         return outcome if isinstance(outcome, Assigned) else None
 
     def _scorer(self, shape: Shape, asked: Asked) -> Callable[[NodeState], int | None]:

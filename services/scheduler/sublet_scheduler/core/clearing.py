@@ -11,7 +11,7 @@ from sublet.model.claim import PodAsk, ServiceClass
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.assigning import Asked, Assigned, assign, grants_of
+from sublet_scheduler.core.assigning import Asked, Assigned, Patience, assign, grants_of
 from sublet_scheduler.core.fleet import CardState, HostUse, NodeState, counted_grants
 from sublet_scheduler.core.matching import node_objection
 
@@ -113,32 +113,39 @@ def without(node: NodeState, taken: Collection[CardId]) -> NodeState:
 
 
 def seats(
-    node: NodeState, ask: PodAsk, asked: Asked, *, now: float, fresh_s: float
+    node: NodeState, ask: PodAsk, asked: Asked, *, now: float, fresh_s: float, patience: Patience
 ) -> Mapping[str, tuple[CardGrant, ...]] | None:
     """The grants that `ask` would get on `node` (mostly a view), if any; its totals are not asked."""
     if node_objection(node, ask, now=now, fresh_s=fresh_s):
         return None
-    assigned = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
+    assigned = assign(node.by_index, asked, shares_per_card=node.shares_per_card, patience=patience)
     return grants_of(assigned, asked) if isinstance(assigned, Assigned) else None
 
 
 def plan_on(
-    node: NodeState, ask: PodAsk, asked: Asked, leavers: Leavers, *, now: float, fresh_s: float
+    node: NodeState,
+    ask: PodAsk,
+    asked: Asked,
+    leavers: Leavers,
+    *,
+    now: float,
+    fresh_s: float,
+    patience: Patience,
 ) -> Plan | None:
     """The plan with the fewest leavers that are worth the least, as far as three ways of trying find it."""
     found = []
     for order in (_by_worth, _by_card, _by_size):
         view = after(node, leaving=leavers)
-        if seats(view, ask, asked, now=now, fresh_s=fresh_s) is None:
+        if seats(view, ask, asked, now=now, fresh_s=fresh_s, patience=patience) is None:
             return None
         leaving = set(leavers)
         for key in order(node, asked, leavers):
             _move(view, key, 1, of=node)
-            if seats(view, ask, asked, now=now, fresh_s=fresh_s) is None:
+            if seats(view, ask, asked, now=now, fresh_s=fresh_s, patience=patience) is None:
                 _move(view, key, -1, of=node)
             else:
                 leaving.discard(key)
-        containers = seats(view, ask, asked, now=now, fresh_s=fresh_s)
+        containers = seats(view, ask, asked, now=now, fresh_s=fresh_s, patience=patience)
         if containers is not None:
             found.append(plan_of(node.name, ask, leaving, containers))
     return min(found, key=lambda plan: cost(plan, leavers), default=None)

@@ -12,7 +12,7 @@ from itertools import islice
 from sublet.contract.queue import Order
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName, PodUid
-from sublet_scheduler.core.assigning import Asked
+from sublet_scheduler.core.assigning import Asked, Patience
 from sublet_scheduler.core.clearing import (
     NODES_COMPARED,
     Leavers,
@@ -177,7 +177,8 @@ class Holds:
             hold.left |= {real.name}
             return False
         view = after(seen_past(real, self.kept), leaving=leaving)
-        containers = seats(view, ask, asked, now=now, fresh_s=self._state.rules.fresh_s)
+        fresh_s, patience = self._state.rules.fresh_s, Patience()
+        containers = seats(view, ask, asked, now=now, fresh_s=fresh_s, patience=patience)
         if containers is None or self._spoken_for(real.name) & leaving:
             return False
         hold.plan = plan_of(real.name, ask, leaving, containers)
@@ -198,12 +199,14 @@ class Holds:
         self.searches += 1
         fresh_s, asked, nodes = self._state.rules.fresh_s, shape.asked, self._state.fleet.nodes
         avoid = left | self._state.avoided(record.ref, record.uid, ask.owner, now).keys()
+        patience = Patience()
         able = nearest(nodes, self._ranked(shape, named), ask, avoid, now=now, fresh_s=fresh_s)
         while some := list(islice(able, NODES_COMPARED)):
             found = []
             for real in some:
                 leavers = self._leavers(real, worth)
-                plan = plan_on(seen_past(real, self.kept), ask, asked, leavers, now=now, fresh_s=fresh_s)
+                view = seen_past(real, self.kept)
+                plan = plan_on(view, ask, asked, leavers, now=now, fresh_s=fresh_s, patience=patience)
                 if plan:
                     found.append((cost(plan, leavers), plan))
             if found:

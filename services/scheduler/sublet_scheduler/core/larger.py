@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from sublet.model.card import Card, Vendor
 from sublet.model.claim import PodAsk, Wishes
 from sublet.model.ids import CardId
+from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Assigned, assign
 from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
@@ -27,9 +28,11 @@ class _Size:
         cards = tuple(_kind(state.card) for state in node.by_index if not state.card.is_unpartitioned)
         return cls(cards, node.shares_per_card)
 
-    def takes(self, asked: Asked) -> bool:
+    def may_take(self, asked: Asked) -> bool:
+        """Whether it would, or nobody knows since not every way was tried."""
         empty = [CardState(card=_card(kind, at)) for at, kind in enumerate(self.cards)]
-        return isinstance(assign(empty, asked, shares_per_card=self.shares_per_card), Assigned)
+        outcome = assign(empty, asked, shares_per_card=self.shares_per_card)
+        return isinstance(outcome, Assigned) or Reason.SEARCH_CUT_SHORT in outcome.reasons.values()
 
     def cards_for(self, load: Load) -> list[Card]:
         """Of the kinds that can take `load`, whatever its size."""
@@ -84,7 +87,7 @@ def _cards_sentence(asked: Asked, nodes: Iterable[NodeState]) -> str:
     sizes: set[_Size] = set()
     for node in nodes:
         size = _Size.of(node)
-        if size not in sizes and size.takes(anywhere):
+        if size not in sizes and size.may_take(anywhere):
             return ""
         sizes.add(size)
     for load in asked.loads:

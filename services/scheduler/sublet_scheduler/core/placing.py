@@ -10,7 +10,7 @@ from sublet.model.claim import Apart, PodAsk
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import EXPLANATIONS, Reason
-from sublet_scheduler.core.assigning import grants_of
+from sublet_scheduler.core.assigning import Patience, grants_of
 from sublet_scheduler.core.candidates import Candidates
 from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past, without
 from sublet_scheduler.core.eligible import Eligible
@@ -43,7 +43,9 @@ MISSED = frozenset(
         Reason.TOO_MANY_SHARES,
         Reason.TOO_FEW_CARDS,
         Reason.NOT_LINKED,
+        Reason.NOT_ON_ONE_NUMA,
         Reason.SAME_CARD_FULL,
+        Reason.SEARCH_CUT_SHORT,
         Reason.KEPT,
     }
 )
@@ -66,6 +68,8 @@ class Placer:
     refusals: Refusals
     misses: Misses
     fragmentation: Fragmentation
+    patience: Patience
+    """With the pod that is placed now."""
     limits: Limits = field(default_factory=Limits)
     tries: int = 0
     """How often a place was sought."""
@@ -83,16 +87,18 @@ class Placer:
         limits: Limits | None = None,
     ) -> "Placer":
         """A placer that knows nothing of `fleet` yet, and expects `workload`."""
+        patience = Patience()
         fragmentation, eligible = Fragmentation(fleet, workload), Eligible(fleet)
         return cls(
             fleet,
             defaults,
             fresh_s,
-            Candidates(fleet, fragmentation),
+            Candidates(fleet, fragmentation, patience),
             eligible,
-            Refusals(fleet, fresh_s),
+            Refusals(fleet, fresh_s, patience),
             Misses(fleet, eligible, fresh_s),
             fragmentation,
+            patience,
             limits or Limits(),
         )
 
@@ -112,6 +118,7 @@ class Placer:
         """A place, or why the namespace may have none; None where there is no room, of which `no_room` says
         why."""
         self.tries += 1
+        self.patience.renew()
         shape, named = self.shape(ask)
         over = self.limits.against(ask.pod.namespace, Amount.least(shape.asked.loads))
         if over:
@@ -151,11 +158,13 @@ class Placer:
 
     def may_find(self, ask: PodAsk, most: int) -> bool:
         """Get `find` ready, by looking at up to `most` nodes; whether it need not look at many more."""
+        self.patience.renew()
         shape, named = self.shape(ask)
         return named is not None or self.candidates.prepare(shape, most)
 
     def may_refuse(self, ask: PodAsk, most: int, *, now: float) -> bool:
         """The same for `no_room`."""
+        self.patience.renew()
         return self.refusals.prepare(ask, self.shape(ask)[0], now=now, most=most)
 
     def told(
@@ -224,6 +233,7 @@ class Placer:
 
     def no_room(self, ask: PodAsk, *, now: float, avoid: Avoid, kept: Kept) -> NoRoom:
         """How many nodes and cards say what."""
+        self.patience.renew()
         shape, _ = self.shape(ask)
         reasons, larger = self.refusals.counts(ask, shape, now=now, avoid=avoid, kept=set(kept))
         if larger or not reasons:

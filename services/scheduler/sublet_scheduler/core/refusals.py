@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sublet.model.claim import PodAsk
 from sublet.model.ids import NodeName
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.assigning import Asked, Objections, assign
+from sublet_scheduler.core.assigning import Asked, Objections, Patience, assign
 from sublet_scheduler.core.eligible import class_of
 from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.larger import larger_than_any
@@ -53,8 +53,9 @@ class _Known:
 
 
 class Refusals:
-    def __init__(self, fleet: Fleet, fresh_s: float) -> None:
+    def __init__(self, fleet: Fleet, fresh_s: float, patience: Patience) -> None:
         self._fleet = fleet
+        self._patience = patience
         self._fresh_s = fresh_s
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self.said = 0
@@ -122,7 +123,7 @@ class Refusals:
         against = node_objection(node, ask, now=now, fresh_s=self._fresh_s) or avoided
         if against:
             return {against: 1}
-        outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card)
+        outcome = assign(node.by_index, asked, shares_per_card=node.shares_per_card, patience=self._patience)
         if isinstance(outcome, Objections):
             return Counter(outcome.reasons.values())
         return _LAGS

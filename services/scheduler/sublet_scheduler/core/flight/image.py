@@ -89,6 +89,7 @@ PARTS = (
         remembered=("tries",),
         derived=("defaults", "fresh_s", "eligible", "refusals", "misses", "_shaped"),
     ),
+    Part(path="state.placer.patience", remembered=("left",)),
     Part(path="state.placer.candidates", remembered=("indices",), derived=("scored",)),
     Part(
         path="state.placer.fragmentation",
