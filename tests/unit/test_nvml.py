@@ -238,6 +238,17 @@ async def test_an_instance_without_counters_tells_nothing(fake: FakeNvml, source
     assert {one.card for one in heard.all} == {A}
 
 
+async def test_an_instance_that_cannot_be_read_leaves_its_card_as_it_was(
+    fake: FakeNvml, source: NvmlCards
+) -> None:
+    one, two = FakeInstance(uuid="MIG-1", ecc=0), FakeInstance(uuid="MIG-2", place=1, ecc=0)
+    fake.show(FakeCard(uuid=A, mig=1, instances=(one, two)), FakeCard(uuid=B))
+    before = await source.discover()
+    fake.change(A, instances=(replace(one, error=UNKNOWN), two))
+    after = await source.discover()
+    assert after.cards == before.cards
+
+
 async def test_who_runs_on_an_instance_is_read_of_it(fake: FakeNvml, source: NvmlCards) -> None:
     instances = (FakeInstance(uuid="MIG-1", processes=((7, 100),)), FakeInstance(uuid="MIG-2", place=1))
     fake.show(FakeCard(uuid=A, mig=1, instances=instances))

@@ -264,14 +264,15 @@ class Engine:
             view.gone.add(part.id)
         elif key not in self.cards:
             self.known.meet(*key)
-            facts = self.cards[seen.node, card].facts
+            whole = self.cards[seen.node, card]
+            facts = whole.facts
             reasons = tuple(one for one in facts.reasons if one.id != LOST.label)
             origin = replace(facts, serial="", gone="", cures=(), reasons=reasons)
-            self.known.cards[key] = replace(self.cards[key], origin=origin)
+            self.known.cards[key] = replace(self.cards[key], origin=origin, probed=whole.probed)
         self.known.cards[key] = replace(self.cards[key], parent=card)
         back = part.id in view.gone
         view.gone.discard(part.id)
-        news: JudgeEvent = listed(seen, part, at_ms, back=True) if back else Fresh(probed=True)
+        news: JudgeEvent = listed(seen, part, at_ms, back=True) if back else Fresh(probed=False)
         yield from self._judging.judge(key, news, now_ms)
 
     def _acted(self, event: Acted, now_ms: int) -> Iterator[Effect]:
