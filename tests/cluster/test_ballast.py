@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 A_CARD_MILLI = 300
 
 
-@pytest.fixture
-async def node(place: Namespace) -> AsyncIterator[Node]:
+@pytest.fixture(params=[0, 1], ids=["newest kubelet", "oldest kubelet"])
+async def node(place: Namespace, request: pytest.FixtureRequest) -> AsyncIterator[Node]:
     """A node of the pool whose idle cards have CPU kept for them."""
-    found = place.stage.nodes[0]
+    found = place.stage.nodes[request.param]
     await label(place, found, "cpu-for-cards")
     yield found
     await label(place, found, None)
