@@ -14,7 +14,7 @@ from sublet.model.claim import Policy
 from sublet.model.ids import NodeName
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import Reason
-from tests.builders import card, cards, container, pod, sidecar
+from tests.builders import card, cards, container, inventory, pod, sidecar
 from tests.unit.scheduler.nodes import EVERYTHING, Nodes
 from tests.unit.scheduler.world import World
 
@@ -134,6 +134,31 @@ def test_it_is_placed_when_a_larger_node_comes() -> None:
     world.node("n3", card("n3-0", gib=12))
     world.wait(1)
     assert world.granted(large) == ["n3-0"]
+
+
+def test_it_is_placed_when_the_only_node_that_could_take_it_comes_again() -> None:
+    world = small()
+    world.node("n3", card("n3-0", gib=12))
+    world.send(ev.NodeGone(NodeName("n3")))
+    world.send(ev.InventoryGone(NodeName("n3")))
+    del world.nodes[NodeName("n3")], world.inventories[NodeName("n3")]
+    large = world.create(too_large())
+    world.wait(1)
+    assert world.granted(large) == []
+    world.node("n4", card("n4-0", gib=12))
+    world.wait(1)
+    assert world.granted(large) == ["n4-0"]
+
+
+def test_it_is_placed_when_a_card_comes_back() -> None:
+    world = small()
+    world.send(ev.InventorySeen(inventory("n1", *cards("n1", 1))))
+    both = world.create(pod("both", container(gpu=2)))
+    world.wait(1)
+    assert world.granted(both) == []
+    world.send(ev.InventorySeen(inventory("n1", *cards("n1", 2))))
+    world.wait(1)
+    assert len(world.granted(both)) == 2
 
 
 def test_it_is_placed_when_a_node_gets_larger_cards() -> None:

@@ -25,9 +25,6 @@ LABELS = frozenset(
     (one.label, one.label_value) for dialect in dialects.ALL for one in dialect.label_variables
 )
 
-MOST_SIZES = 4_096
-"""Sizes of nodes that are remembered; when there are more, all count as new again."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -219,9 +216,11 @@ class Fleet:
         self._elsewhere: set[NodeName] = set()
         """Nodes whose cards somebody else hands out."""
         self.growths = 0
-        """How often a node came that was of another size than all before: only then may a pod fit that was
+        """How often a node came that was of another size than all others: only then may a pod fit that was
         larger than any."""
-        self._sizes: set[Hashable] = set()
+        self._sizes: dict[Hashable, int] = {}
+        """How many nodes there are of each size."""
+        self._size_of: dict[NodeName, Hashable] = {}
         self._one_kind: dict[Kind, Kind] = {}
         self._layout = 0
         self._order: tuple[NodeName, ...] | None = ()
@@ -435,15 +434,21 @@ class Fleet:
         return accepts and not shut, accepts and shut
 
     def _measure(self, state: NodeState) -> None:
-        facts = state.facts
-        if facts is None or not state.by_index:
+        """Note the size of the node, if it has one now."""
+        facts, before = state.facts, self._size_of.pop(state.name, None)
+        size: Hashable = None
+        if facts and state.by_index:
+            kinds = tuple(one.kind for one in state.by_index)
+            size = (kinds, state.shares_per_card, facts.cpu_milli, facts.memory_mib)
+            self._size_of[state.name] = size
+        if size == before:
             return
-        kinds = tuple(one.kind for one in state.by_index)
-        size = (kinds, state.shares_per_card, facts.cpu_milli, facts.memory_mib)
-        if size not in self._sizes:
-            if len(self._sizes) >= MOST_SIZES:
-                self._sizes.clear()
-            self._sizes.add(size)
+        for one, by in ((before, -1), (size, 1)):
+            if one is not None:
+                self._sizes[one] = self._sizes.get(one, 0) + by
+        if before is not None and not self._sizes[before]:
+            del self._sizes[before]
+        if size is not None and self._sizes[size] == 1:
             self.growths += 1
 
     def _touch(self, state: NodeState) -> None:

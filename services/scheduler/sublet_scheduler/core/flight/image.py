@@ -77,9 +77,10 @@ PARTS = (
     Part(path="state.limits", remembered=("quotas", "used", "_held")),
     Part(
         path="state.fleet",
-        remembered=("nodes", "groups", "replicas", "labels", "growths", "_sizes", "_layout"),
+        remembered=("nodes", "groups", "replicas", "labels", "growths", "_layout"),
         derived=(
-            "kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use", "_silence", "_elsewhere"
+            "kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use", "_silence",
+            "_elsewhere", "_sizes", "_size_of",
         ),
     ),
     Part(path="state.fleet.changed", remembered=("_when", "now")),
