@@ -95,6 +95,8 @@ def _judged(rule: Rule) -> tuple[str, ...]:
     elif rule.repeat:
         by = " from different pods" if rule.repeat.distinct_workloads else ""
         leaves = f"no; suspect from {rule.repeat.count} times{by} on"
+    elif rule.decode:
+        leaves += "; where the kernel's line says more, that counts"
     return (rule.klass, code(rule.action), leaves, rule.clears_on)
 
 

@@ -120,6 +120,7 @@ def _document(rule: Rule) -> dict[str, Any]:
         "leave": rule.leave,
         "clearsOn": rule.clears_on,
         "ignored": rule.ignore,
+        "decoded": rule.decode,
         "suspectFrom": rule.repeat.count if rule.repeat else None,
         "above": rule.above,
         "vendor": rule.vendor,

@@ -2,6 +2,7 @@
 
 import pytest
 from sublet_healthd.core.annotation import read_annotation, write_annotation
+from sublet_healthd.core.nvlink import DECODED
 from sublet_healthd.core.policyfile import PRESETS, parse_policy, preset
 from sublet_healthd.core.policylint import lint
 
@@ -23,6 +24,28 @@ def test_codes_without_a_sourced_action_are_warnings_only() -> None:
     assert not any(rule.leave or rule.action is not Action.NONE for rule in rules)
 
 
+def test_the_preset_eks_takes_out_what_its_agent_calls_fatal_and_nothing_else() -> None:
+    fatal = {46, 48, 54, 62, 63, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 142, 143, 151, 155, 156, 158}
+    rules = preset("eks").rules
+    assert {code for code in range(1, 1000) if rules.xid_rule(code).leave} == fatal
+
+
+def test_the_preset_device_plugin_takes_a_card_out_for_every_code_but_those_that_it_ignores() -> None:
+    rules = preset("device-plugin").rules
+    stays = {code for code in range(1, 1000) if not rules.xid_rule(code).leave}
+    assert stays == {13, 31, 43, 45, 68, 109, 154}  # 154: its action is judged for itself
+
+
+def test_a_row_that_judges_otherwise_is_not_undone_by_what_a_line_says() -> None:
+    for name in ("eks", "device-plugin"):
+        rules = preset(name).rules
+        assert not any(rules.xid_rule(code).decode for code in DECODED)
+    mine = parse_policy(MINE + "xid:\n- {codes: '74', leave: false, clears_on: time}\n").rules
+    assert (mine.xid_rule(74).decode, mine.xid_rule(149).decode) == (False, True)
+    renamed = parse_policy(MINE + "xid:\n- {codes: '74', name: a bridge}\n").rules
+    assert renamed.xid_rule(74).decode
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -33,6 +56,7 @@ def test_codes_without_a_sourced_action_are_warnings_only() -> None:
         (ROW % ("x", "none", "false", "time"), "neither a code nor a range"),
         (ROW % ("1,1", "none", "false", "time"), "names xid 1 twice"),
         (ROW % ("1", "explode", "false", "time"), "action 'explode'"),
+        (ROW % ("1", "none", "false", "time, decode: true"), "decode is for XIDs whose lines are decoded"),
         (ROW % ("1", "none", "false", "luck"), "clears_on 'luck'"),
         (ROW % ("1", "none", "true", "time"), "time alone never brings a card back"),
         ("name: p\nversion: '1'\nxid:\n- {codes: '1', leave: true}\n", "lacks action, class, clears_on"),

@@ -24,6 +24,8 @@ def link_of(code: int, raw: str) -> int | None:
 
 def decoded(policy: Policy, rule: Rule, code: int, raw: str, *, driver: str, seen_before: bool) -> Rule:
     """`rule` where the line says no more; `seen_before`: the same link failed in the last day."""
+    if not rule.decode:
+        return rule
     if code == NVLINK4_CODE:
         return _registers(policy, rule, raw, seen_before=seen_before)
     if code in NVLINK5_CODES:

@@ -32,6 +32,8 @@ class Rule:
     ignore: bool = False
     above: float = 0
     ends_in_reset: bool = False
+    decode: bool = False
+    """Of XID 74 and 144 to 150: where the line says more, what it says counts and not this row."""
     vendor: str = ""
     differs: str = ""
     source: str = ""

@@ -13,6 +13,7 @@ import yaml
 
 from sublet.model.errors import BadRequest
 from sublet.model.health import Action
+from sublet_healthd.core.nvlink import DECODED
 from sublet_healthd.core.policy import (
     CLEARS,
     Limits,
@@ -41,6 +42,7 @@ ROW = {
     "ignore",
     "above",
     "ends_in_reset",
+    "decode",
     "vendor",
     "differs",
     "source",
@@ -179,7 +181,7 @@ def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key
     if below is not None:
         kept = _columns(below)
         if (told.get("action", below.action), told.get("leave", below.leave)) != (below.action, below.leave):
-            kept["differs"] = ""  # it explained another judgement
+            kept |= {"differs": "", "decode": False}  # they belong to another judgement
         told = kept | told
     clears_on = str(told["clears_on"])
     if clears_on not in CLEARS:
@@ -202,10 +204,20 @@ def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key
         ignore=bool(told.get("ignore", False)),
         above=float(told.get("above", 0)),
         ends_in_reset=bool(told.get("ends_in_reset", False)),
+        decode=_decoded(told, codes, where),
         vendor=str(told.get("vendor", "")),
         differs=str(told.get("differs", "")),
         source=str(told.get("source", "")),
     )
+
+
+def _decoded(told: Mapping[str, Any], codes: str, where: str) -> bool:
+    wanted = bool(told.get("decode", False))
+    if wanted and not set(_codes(codes, where=where)) <= DECODED:
+        raise BadRequest(
+            f"{where}: decode is for XIDs whose lines are decoded", hint="These are 74 and 144 to 150"
+        )
+    return wanted
 
 
 def _columns(rule: Rule) -> dict[str, Any]:
