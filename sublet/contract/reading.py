@@ -58,7 +58,8 @@ def read_pod(pod: Json, *, namespace: str, options: Options, managed: bool) -> P
     wishes = read_wishes(pod, [claim.cards for claim in claims], options.tolerate, foreign)
     if isinstance(wishes, Refusal):
         return wishes
-    wishes = replace(wishes, affinity=_narrowed(wishes.affinity, _requirements(pod, claims, options)))
+    needs = _requirements(pod, claims, options)
+    wishes = replace(wishes, affinity=_narrowed(wishes.affinity, needs), needs=needs)
     gang = read_gang(pod)
     if isinstance(gang, Refusal):
         return gang

@@ -113,6 +113,8 @@ class Wishes:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[tuple[Requirement, ...], ...] = ()
     """Required node affinity: alternatives of requirements that must all hold; empty = no wish."""
+    needs: tuple[Requirement, ...] = ()
+    """What its dialects need of a node; it stands in every alternative of `affinity` as well."""
     tolerations: tuple[Toleration, ...] = ()
 
 

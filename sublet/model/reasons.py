@@ -10,6 +10,7 @@ from enum import StrEnum
 
 class Reason(StrEnum):
     # nodes, in the order in which they are asked
+    OTHER_MEMORY_UNIT = "OtherMemoryUnit"
     NODE_SELECTOR = "NodeSelector"
     TAINT = "Taint"
     UNSCHEDULABLE = "Unschedulable"
@@ -97,6 +98,7 @@ class Explanation:
 
 
 EXPLANATIONS: dict[Reason, Explanation] = {
+    Reason.OTHER_MEMORY_UNIT: Explanation("the node counts aliyun.com/gpu-mem in another unit than the pod", "name the node's pool in the pod's node selector; the number is then read in the unit of that pool"),
     Reason.NODE_SELECTOR: Explanation("the node does not match the pod's node selector or affinity", "change the selector, or label a node"),
     Reason.TAINT: Explanation("the node has a taint which the pod does not tolerate", "add a toleration, or remove the taint"),
     Reason.UNSCHEDULABLE: Explanation("the node is cordoned or not Ready", "uncordon or repair the node"),

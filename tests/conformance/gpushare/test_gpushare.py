@@ -184,7 +184,10 @@ def test_a_number_means_the_same_wherever_the_pod_may_go() -> None:
     assert claimed(bound, TWO_UNITS) == {"app": (1, 8138, 0, False)}
     assert cluster.seats([free, bound]) == [{"app": ["other/0"]}, {"app": ["large/0"]}]
     full = cluster.place(free)
-    assert (full["outcome"], full["reasons"]) == ("held", {"NodeSelector": 1, "InsufficientMemory": 1})
+    assert (full["outcome"], full["reasons"]) == ("held", {"OtherMemoryUnit": 1, "InsufficientMemory": 1})
+    lost = Cluster(large, options=TWO_UNITS).place(free)
+    assert lost["reasons"] == {"OtherMemoryUnit": 1}
+    assert "name the node's pool in the pod's node selector" in lost["message"]
 
 
 def test_everything_that_is_written_is_in_the_unit_of_the_pods_node() -> None:

@@ -17,6 +17,8 @@ CORDONED = Taint(key="node.kubernetes.io/unschedulable")
 def place_objection(node: NodeState, ask: PodAsk) -> Reason | None:
     """The first thing against `node` that does not depend on what is in use, nor on its agent."""
     facts = node.facts
+    if facts is not None and not all(_holds(one, facts.labels, facts.name) for one in ask.wishes.needs):
+        return Reason.OTHER_MEMORY_UNIT
     if facts is None or not selects(ask, facts):
         return Reason.NODE_SELECTOR
     if any(
