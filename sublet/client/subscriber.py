@@ -41,6 +41,7 @@ class PublicEvent:
     node: NodeName | None
     card: CardId | None
     data: Mapping[str, Any]
+    traceparent: str = ""
 
 
 class Client:
@@ -144,6 +145,7 @@ def parse(message: Message) -> PublicEvent:
         node=place.node,
         card=place.card,
         data=data,
+        traceparent=attributes.traceparent,
     )
 
 

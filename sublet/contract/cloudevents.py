@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _SCHEMAS: Final = {
 }
 _TYPE: Final = re.compile(r"dev\.sublet\.([a-z]+)\.[a-z_]+\.v1")
 _WORD: Final = re.compile(r"[a-z]+(_[a-z]+)*")
+_TRACE: Final = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _PRINTABLE: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"%')
 
 
@@ -36,6 +38,7 @@ class Attributes:
 
     `id` is the same whenever the same fact is published again; `subject` is the card's uuid, or what else the
     event is about; `partitionkey` groups what must stay in order; `sequence` counts within it and only rises.
+    `traceparent`, as W3C has it, is of one trace for all events that one thing led to; empty where none is.
     """
 
     id: str
@@ -46,6 +49,7 @@ class Attributes:
     dataschema: str
     partitionkey: str
     sequence: int
+    traceparent: str = ""
 
 
 def describe(
@@ -57,6 +61,8 @@ def describe(
     about: str,
     time: datetime,
     sequence: int,
+    cluster: str = "",
+    trace: str = "",
 ) -> Attributes:
     """The attributes of one of our events, type ``dev.sublet.<kind>.<what>.v1``.
 
@@ -66,6 +72,9 @@ def describe(
         node: where; `None` where no node is concerned.
         about: the card's uuid, or ``namespace/name`` of a pod.
         time: when it was observed.
+        cluster: which one, such as the UID of its namespace kube-system; empty where it is not known.
+        trace: names what led to the event, the same for all that it led to, such as the decision about a pod;
+            32 hexadecimal digits are the trace id itself. Without it the event is a trace of its own.
 
     Raises:
         BadRequest: `kind` is unknown, `what` no such word, or `time` without a zone.
@@ -76,14 +85,21 @@ def describe(
         raise BadRequest(f"the time {time.isoformat()} of event {event_id} has no zone")
     return Attributes(
         id=event_id,
-        source=f"/node/{node or subjects.MISSING}",
+        source=f"/cluster/{cluster or subjects.MISSING}/node/{node or subjects.MISSING}",
         type=f"dev.sublet.{kind}.{what}.v1",
         subject=about,
         time=time,
         dataschema=_SCHEMAS[kind],
         partitionkey=about,
         sequence=sequence,
+        traceparent=_traceparent(trace or event_id, event_id),
     )
+
+
+def _traceparent(trace: str, event_id: str) -> str:
+    """Not sampled: nobody is sent a span."""
+    trace_id = trace if _TRACE.fullmatch(trace) else hashlib.sha256(trace.encode()).hexdigest()[:32]
+    return f"00-{trace_id}-{hashlib.sha256(event_id.encode()).hexdigest()[:16]}-00"
 
 
 def to_headers(event: Attributes) -> dict[str, str]:
@@ -100,7 +116,9 @@ def to_headers(event: Attributes) -> dict[str, str]:
             "dataschema": event.dataschema,
             "partitionkey": event.partitionkey,
             "sequence": f"{event.sequence:0{_SEQUENCE_DIGITS}d}",
+            "traceparent": event.traceparent,
         }.items()
+        if value
     }
 
 
@@ -135,6 +153,7 @@ def from_headers(headers: Mapping[str, str]) -> Attributes:
         dataschema=read("dataschema"),
         partitionkey=read("partitionkey"),
         sequence=sequence,
+        traceparent=given.get("ce-traceparent", ""),
     )
 
 

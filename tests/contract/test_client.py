@@ -44,7 +44,7 @@ async def test_an_event_arrives_as_it_was_published() -> None:
             PublicEvent(
                 id="GPU-1-1",
                 type="dev.sublet.health.changed.v1",
-                source="/node/n.1",
+                source="/cluster/-/node/n.1",
                 subject="GPU-1",
                 time=NOON,
                 sequence=1,
@@ -53,6 +53,7 @@ async def test_an_event_arrives_as_it_was_published() -> None:
                 node=subjects.parse_subject("sublet.v1.health.n_1.GPU-1").node,
                 card=subjects.parse_subject("sublet.v1.health.n_1.GPU-1").card,
                 data={"seq": 1},
+                traceparent="00-53cc2b8c6a9350a403325d57277ef641-53cc2b8c6a9350a4-00",
             )
         ]
 

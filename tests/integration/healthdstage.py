@@ -196,9 +196,9 @@ class Stage:
     async def until_condition(self, status: str) -> None:
         await eventually(lambda: self.condition()[0] == status)
 
-    def told(self) -> dict[str, int]:
+    def told(self, namespace: str = "default") -> dict[str, int]:
         """Reason and count of each Kubernetes Event."""
-        found = self.api.store.select(EVENTS, "default", lambda _: True)
+        found = self.api.store.select(EVENTS, namespace, lambda _: True)
         return {stored.obj["reason"]: stored.obj["count"] for stored in found}
 
     async def make_node(self) -> None:

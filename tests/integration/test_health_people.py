@@ -12,11 +12,11 @@ import pytest_asyncio
 from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
-from sublet.contract import subjects
+from sublet.contract import cloudevents, subjects
 from sublet.demo.apiserver.server import serve_api
 from sublet.demo.natsserver import NatsServer
 from sublet.kube.client import open_client
-from sublet.kube.kind import NAMESPACES
+from sublet.kube.kind import EVENTS, NAMESPACES
 from sublet.model.health import HealthState, ManualAct, SignalKind
 from sublet.model.ids import CardId, NodeName
 from sublet.runtime.clock import unix_ms
@@ -152,6 +152,10 @@ async def test_a_breaker_opened_by_hand_holds_back_survives_a_restart_and_looks_
         verdict = await stage.until_state(HealthState.CONDEMNED)
         assert (verdict.schedulable, verdict.not_done, verdict.breaker) == (True, "close", "open")
         [event] = await stage.messages()
+        system = await stage.kube.get(NAMESPACES, "kube-system")
+        told_by = cloudevents.from_headers(event.headers)
+        assert told_by.source == f"/cluster/{system['metadata']['uid']}/node/{NODE}"
+        assert told_by.traceparent
         assert json.loads(event.body)["breaker"] == {"state": "open"}
         assert stage.annotation()[A]["breaker"] == "open"
     async with stage.healthd() as healthd:
@@ -162,6 +166,27 @@ async def test_a_breaker_opened_by_hand_holds_back_survives_a_restart_and_looks_
         await ask(stage, "breaker_close", card=None)
         await until_told(stage, "breaker_closed", card=None)
         await until_closed(stage, A)
+
+
+async def test_every_turn_of_the_breaker_is_a_kubernetes_event_and_what_repeats_is_counted(
+    stage: Stage,
+) -> None:
+    turns = ("breaker_open", "breaker_half_open", "breaker_close")
+    async with stage.healthd():
+        await stage.agent_says()
+        await stage.until_state(HealthState.HEALTHY)
+        for what in (*turns, *turns):
+            await ask(stage, what, card=None)
+        counts = {"BreakerOpened": 2, "BreakerHalfOpen": 2, "BreakerClosed": 2}
+        await eventually(lambda: stage.told("sublet-system") == counts)
+    events = {one["reason"]: one for one in await stage.kube.list(EVENTS)}
+    opened = events["BreakerOpened"]
+    assert (opened["type"], events["BreakerClosed"]["type"]) == ("Warning", "Normal")
+    assert (opened["involvedObject"]["kind"], opened["involvedObject"]["name"]) == (
+        "Deployment",
+        "sublet-healthd",
+    )
+    assert opened["message"] == "the breaker is open, by ada: fan"
 
 
 async def test_of_two_the_other_takes_over_and_announces_the_recovery_once(stage: Stage) -> None:

@@ -53,6 +53,7 @@ RIGHTS = {
     ("sublet-healthd", "*", "", "nodes", ()): {"get", "list", "watch", "patch"},
     ("sublet-healthd", "*", "", "nodes/status", ()): {"patch"},
     ("sublet-healthd", "*", "", "events", ()): {"create", "patch"},
+    ("sublet-healthd", "*", "", "namespaces", ("kube-system",)): {"get"},
     ("sublet-healthd", "sublet-system", "coordination.k8s.io", "leases", ()): {"create"},
     ("sublet-healthd", "sublet-system", "coordination.k8s.io", "leases", ("sublet-healthd",)): {
         "get",

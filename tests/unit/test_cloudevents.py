@@ -20,10 +20,11 @@ def event(about: str = "GPU-1", event_id: str = "e1") -> Attributes:
 
 
 def test_headers_are_those_of_cloudevents_in_binary_mode() -> None:
-    assert cloudevents.to_headers(event()) == {
+    written = event()
+    assert cloudevents.to_headers(written) == {
         "ce-specversion": "1.0",
         "ce-id": "e1",
-        "ce-source": "/node/n1",
+        "ce-source": "/cluster/-/node/n1",
         "ce-type": "dev.sublet.health.transition.v1",
         "ce-subject": "GPU-1",
         "ce-time": "2026-12-01T12:00:00.250000Z",
@@ -31,7 +32,42 @@ def test_headers_are_those_of_cloudevents_in_binary_mode() -> None:
         "ce-dataschema": "proto:sublet.v1.HealthEvent",
         "ce-partitionkey": "GPU-1",
         "ce-sequence": "00000000000000000007",
+        "ce-traceparent": written.traceparent,
     }
+
+
+def traced(event_id: str, trace: str = "") -> list[str]:
+    described = cloudevents.describe(
+        "pod", "held", event_id=event_id, node=None, about="ns/p", time=NOON, sequence=1, trace=trace
+    )
+    return described.traceparent.split("-")
+
+
+def test_what_one_thing_led_to_is_one_trace_of_which_each_event_is_a_part() -> None:
+    decision = "308c189219ac408a8c504e529a0d3ed0"
+    version, trace, parent, flags = traced("e1", decision)
+    assert (version, trace, flags) == ("00", decision, "00")
+    assert traced("e2", decision)[1] == trace
+    assert traced("e2", decision)[2] != parent
+    assert traced("e1", decision)[2] == parent
+    for other in ("", "0" * 32, "signal/GPU-1/79"):
+        _, trace, parent, _ = traced("e1", other)
+        assert len(bytes.fromhex(trace)) == 16
+        assert any(bytes.fromhex(trace))
+        assert len(bytes.fromhex(parent)) == 8
+
+
+def test_an_event_of_before_traces_is_read() -> None:
+    headers = cloudevents.to_headers(event())
+    del headers["ce-traceparent"]
+    assert cloudevents.from_headers(headers).traceparent == ""
+
+
+def test_the_source_names_cluster_and_node() -> None:
+    described = cloudevents.describe(
+        "pod", "held", event_id="e", node="n1", about="ns/p", time=NOON, sequence=1, cluster="c1"
+    )
+    assert described.source == "/cluster/c1/node/n1"
 
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
@@ -48,7 +84,7 @@ def test_times_are_written_in_utc() -> None:
         "pod", "placed", event_id="1", node=None, about="ns/p", time=local, sequence=0
     )
     assert cloudevents.to_headers(written)["ce-time"].endswith("12:00:00.250000Z")
-    assert written.source == "/node/-"
+    assert written.source == "/cluster/-/node/-"
 
 
 def test_what_is_missing_or_wrong_is_named() -> None:

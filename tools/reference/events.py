@@ -13,7 +13,8 @@ FIELD = re.compile(r"^\s*(repeated |optional )?(map<.+?>|[\w.]+) (\w+) = \d+;(?:
 HEADERS = {
     "ce-specversion": "CloudEvents 1.0, binary mode",
     "ce-id": "the same whenever the same fact is published again",
-    "ce-source": "where: the node, `-` where there is none",
+    "ce-source": "where: the cluster, by `SUBLET_CLUSTER` or the UID of its namespace kube-system, and the node; `-` "
+    "where there is none",
     "ce-type": "`dev.sublet.<kind>.<what>.v1`",
     "ce-subject": "the card's UUID, or what else it is about",
     "ce-time": "when it was observed, UTC",
@@ -21,6 +22,7 @@ HEADERS = {
     "ce-dataschema": "the message of `sublet.v1` whose JSON the body is",
     "ce-partitionkey": "what must stay in order",
     "ce-sequence": "only rises within one partition key; as wide as the largest number, so that text order is its order",
+    "ce-traceparent": "W3C trace context, one trace for all events that one decision or one signal led to; not sampled",
 }
 
 
@@ -48,6 +50,7 @@ def _headers() -> list[tuple[str, ...]]:
         about="GPU-0001",
         time=datetime(2026, 11, 29, 12, tzinfo=UTC),
         sequence=12,
+        cluster="5e3e3e3c-2f0f-4f59-9a0f-0d6c9f1f5d11",
     )
     return [
         (code(name), code(value), HEADERS[name]) for name, value in cloudevents.to_headers(example).items()

@@ -13,6 +13,7 @@ from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT
 from sublet.bus.port import Bus
 from sublet.kube.client import connect
+from sublet.kube.clusterid import cluster_id
 from sublet.kube.port import Kube
 from sublet.model.errors import Unavailable
 from sublet.runtime.clock import unix_ms
@@ -29,16 +30,16 @@ from sublet_healthd.shell.devicetaints import DeviceTaints
 from sublet_healthd.shell.driver import Driver
 from sublet_healthd.shell.evictions import Evictions
 from sublet_healthd.shell.feeds import Feeds
+from sublet_healthd.shell.kubeevents import EventWriter, KubeEvents
 from sublet_healthd.shell.leadership import Leadership
 from sublet_healthd.shell.marks import Marks
 from sublet_healthd.shell.metrics import Metrics
-from sublet_healthd.shell.nodeevent import NodeEvents
 from sublet_healthd.shell.nodemarks import NodeMarks
 from sublet_healthd.shell.nodes import Nodes
 from sublet_healthd.shell.outbox import Outbox
 from sublet_healthd.shell.people import People
 from sublet_healthd.shell.performer import Performer
-from sublet_healthd.shell.retry import Pauses
+from sublet_healthd.shell.retry import Pauses, keep_trying
 from sublet_healthd.shell.store import VerdictStore
 
 log = structlog.get_logger()
@@ -84,17 +85,25 @@ class Healthd:
         self.registry = CollectorRegistry()
         self.engine = Engine(policy)
         self._reconcile_s = settings.reconcile_s
+        self._kube, self._pauses = kube, pauses
+        self._cluster = settings.cluster
         self._leaving = False
         self._restored = asyncio.Event()
         metrics = Metrics(self.registry, self.engine, bus, unix_ms=unix_ms)
-        events = NodeEvents(namespace=settings.namespace, run=secrets.token_hex(4), unix_ms=unix_ms)
+        maker = KubeEvents(namespace=settings.namespace, run=secrets.token_hex(4), unix_ms=unix_ms)
+        events = EventWriter(kube, maker)
         self._nodes = Nodes(kube, events, pauses=pauses, unix_ms=unix_ms)
         self._store = VerdictStore(bus, pauses=pauses)
         self._announcer = Announcer(
-            bus, self._store, self.engine, name_pods=settings.name_pods, pauses=pauses
+            bus,
+            self._store,
+            self.engine,
+            cluster=self._named,
+            name_pods=settings.name_pods,
+            pauses=pauses,
         )
-        audit = Audit(bus, pauses=pauses)
-        self._breaker = BreakerKeeper(bus, audit, pauses=pauses)
+        audit = Audit(bus, cluster=self._named, pauses=pauses)
+        self._breaker = BreakerKeeper(bus, audit, events.tell_breaker, pauses=pauses)
         self._outbox = Outbox(dropped=metrics.dropped)
         self._performer = Performer(self.engine, self._outbox, self._store, self._announcer, self._nodes)
         self._driver = Driver(
@@ -171,12 +180,17 @@ class Healthd:
         self._restored.set()
         await self._driver.run()
 
+    def _named(self) -> str:
+        return self._cluster
+
     async def _restore(self) -> None:
         """From the bus; what it does not know, from the nodes' annotations. Then what was left undone."""
         elected = self._leadership is not None
         verdicts = await (self._store.take_over() if elected else self._store.load())
         self.engine.handle(BreakerRestored(await self._breaker.load(fence=elected)), now_ms=unix_ms())
         annotated = await self._nodes.load()
+        if not self._cluster:
+            self._cluster = await keep_trying("cluster.id", self._read_cluster, pauses=self._pauses)
         known = {(verdict.node, verdict.card) for verdict in verdicts}
         now_ms = unix_ms()
         for verdict in verdicts:
@@ -187,6 +201,9 @@ class Healthd:
         for verdict in (*verdicts, *(one.verdict for one in lost)):
             await self._announcer.finish(verdict)
         log.info("verdicts.restored", from_bus=len(verdicts), from_nodes=len(annotated))
+
+    async def _read_cluster(self) -> str:
+        return await cluster_id(self._kube)
 
     def _after_restore(self, loop: Loop) -> Loop:
         async def begin() -> None:

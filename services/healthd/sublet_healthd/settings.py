@@ -22,6 +22,8 @@ class Settings:
     """Empty: the pod's service account."""
     namespace: str = "sublet-system"
     """Where healthd runs; Kubernetes Events name it as their reporter's."""
+    cluster: str = ""
+    """What public events call this cluster; empty: the UID of its namespace kube-system."""
     mode: Mode = Mode.ENFORCE
     idle_grace_s: float = 15.0
     """How long a closed card must be seen empty; longer than the kubelet takes to show a pod it admitted."""

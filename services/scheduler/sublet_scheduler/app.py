@@ -13,6 +13,7 @@ from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT
 from sublet.bus.port import Bus
 from sublet.kube.client import connect
+from sublet.kube.clusterid import cluster_id
 from sublet.kube.errors import KubeError
 from sublet.kube.port import Kube
 from sublet.runtime.clock import monotonic_s, unix_ms
@@ -114,9 +115,10 @@ async def _run(
     certificates = Certificates(
         kube, namespace=settings.namespace, names=settings.webhook_names, unix_ms=unix_ms
     )
-    key = await _prepare(kube, settings, certificates, stop)
-    if key is None:
+    prepared = await _prepare(kube, settings, certificates, stop)
+    if prepared is None:
         return
+    key, name = prepared
 
     engine = Engine(
         Rules(
@@ -233,7 +235,7 @@ async def _run(
         "ledger-completion": ledger.complete,
         "ledger-writes": partial(outbox.ledger.run, ledger.write),
         "cluster-effects": partial(outbox.cluster.run, cluster.perform),
-        "public-events": partial(outbox.public.run, Publishing(bus=bus).tell),
+        "public-events": partial(outbox.public.run, Publishing(bus=bus, cluster=name).tell),
     }
 
     async def withdraw() -> None:
@@ -247,12 +249,14 @@ async def _run(
 
 async def _prepare(
     kube: Kube, settings: Settings, certificates: Certificates, stop: asyncio.Event
-) -> bytes | None:
-    """The certificate and the key that signs decisions, as soon as the API server lets us; None: stopped."""
+) -> tuple[bytes, str] | None:
+    """The certificate; then the key that signs decisions and the cluster's name, as soon as the API server
+    lets us; None: stopped."""
     while not stop.is_set():
         try:
             await certificates.check()
-            return await decision_key(kube, namespace=settings.namespace)
+            key = await decision_key(kube, namespace=settings.namespace)
+            return key, settings.cluster or await cluster_id(kube)
         except KubeError as error:
             log.warning("start.postponed", error=str(error))
         with suppress(TimeoutError):

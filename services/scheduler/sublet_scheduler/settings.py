@@ -26,6 +26,8 @@ class Settings:
     """Empty: the pod's service account."""
     namespace: str = "sublet-system"
     """Where the secrets of the scheduler are kept."""
+    cluster: str = ""
+    """What public events call this cluster; empty: the UID of its namespace kube-system."""
     webhook_host: str = "0.0.0.0"  # noqa: S104 - the API server calls from anywhere
     webhook_port: int = 8443
     webhook_names: tuple[str, ...] = ("sublet-scheduler.sublet-system.svc",)

@@ -63,6 +63,16 @@ async def test_a_release_is_told_on_the_pod_and_on_each_of_its_cards(bus: Memory
     assert [(one["container"], one["card"]) for one in on_card["grants"]] == [("a", "GPU-1"), ("b", "GPU-1")]
 
 
+async def test_all_that_is_told_of_a_decision_is_one_trace(bus: MemoryBus) -> None:
+    for what in ("committed", "released"):
+        await Publishing(bus=bus, cluster="c1").tell(Fact(announce(what), 1_000, 7))
+    headers = [cloudevents.from_headers(message.headers) for message in await published(bus)]
+    assert {one.source for one in headers} == {"/cluster/c1/node/n1.lab"}
+    traces = [one.traceparent.split("-") for one in headers]
+    assert len({trace for _, trace, _, _ in traces}) == 1
+    assert len({parent for _, _, parent, _ in traces}) == len(headers) == 6
+
+
 async def test_a_held_pod_is_told_with_its_reasons_and_without_a_node(bus: MemoryBus) -> None:
     await tell(bus, announce("held", None, reasons={Reason.IN_USE: 3}))
     [message] = await published(bus)

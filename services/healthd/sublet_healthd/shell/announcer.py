@@ -1,5 +1,6 @@
 """Public health events, each exactly once: its id stands in the verdict until it is known to be published."""
 
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,12 +32,14 @@ class Announcer:
         store: VerdictStore,
         engine: Engine,
         *,
+        cluster: Callable[[], str],
         name_pods: bool,
         pauses: Pauses,
     ) -> None:
         self._bus = bus
         self._store = store
         self._engine = engine
+        self._cluster = cluster
         self._name_pods = name_pods
         self._pauses = pauses
 
@@ -76,6 +79,8 @@ class Announcer:
             about=verdict.card,
             time=datetime.fromtimestamp(verdict.at_ms / 1000, UTC),
             sequence=verdict.seq,
+            cluster=self._cluster(),
+            trace=causes[0] if causes else "",
         )
         node, engine = verdict.node, self._engine
         body = health_event_out(

@@ -1,5 +1,6 @@
 """Tells the public what people did and what the breaker became, once for each id."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sublet.bus.events import publish_event
@@ -16,8 +17,9 @@ ABOUT = "healthd"
 
 
 class Audit:
-    def __init__(self, bus: Bus, *, pauses: Pauses) -> None:
+    def __init__(self, bus: Bus, *, cluster: Callable[[], str], pauses: Pauses) -> None:
         self._bus = bus
+        self._cluster = cluster
         self._pauses = pauses
 
     async def tell(
@@ -41,6 +43,7 @@ class Audit:
             about=card or ABOUT,
             time=datetime.fromtimestamp(at_ms / 1000, UTC),
             sequence=at_ms,
+            cluster=self._cluster(),
         )
         body = audit_event_out(what, by=by, note=note, message=message, seq=at_ms)
         subject = subjects.subject(KIND, node, card)

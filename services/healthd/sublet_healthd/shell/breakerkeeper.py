@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -23,9 +24,13 @@ CHANGES = 64
 
 
 class BreakerKeeper:
-    def __init__(self, bus: Bus, audit: Audit, *, pauses: Pauses) -> None:
+    def __init__(
+        self, bus: Bus, audit: Audit, told: Callable[[Breaker], Awaitable[None]], *, pauses: Pauses
+    ) -> None:
+        """`told` hears each change of state too, after the public was told of it."""
         self._bus = bus
         self._audit = audit
+        self._told = told
         self._pauses = pauses
         self._revision = 0
         self._changes: deque[Breaker] = deque(maxlen=CHANGES)
@@ -108,3 +113,4 @@ class BreakerKeeper:
             note=breaker.why,
             at_ms=breaker.since_ms,
         )
+        await self._told(breaker)

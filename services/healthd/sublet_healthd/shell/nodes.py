@@ -6,15 +6,15 @@ from dataclasses import replace
 import structlog
 
 from sublet.contract.keys import HEALTH_ANNOTATION
-from sublet.kube.errors import Forbidden, Invalid, NotFound, Throttled
-from sublet.kube.kind import EVENTS, NODES
+from sublet.kube.errors import Forbidden, Invalid, NotFound
+from sublet.kube.kind import NODES
 from sublet.kube.port import Json, Kube, MergePatch, StrategicPatch
-from sublet.model.errors import BadRequest, SubletError, Unavailable
+from sublet.model.errors import BadRequest
 from sublet.model.ids import NodeName
 from sublet_healthd.core.annotation import read_annotation
 from sublet_healthd.core.event import Restored
 from sublet_healthd.core.judge import Transition
-from sublet_healthd.shell.nodeevent import EVENT_NAMESPACE, NodeEvents
+from sublet_healthd.shell.kubeevents import EventWriter
 from sublet_healthd.shell.nodestatus import NodeStatus, condition_patch, read_status, second
 from sublet_healthd.shell.retry import Pauses, keep_trying
 
@@ -25,7 +25,9 @@ NOT_POSSIBLE = (NotFound, Forbidden, Invalid)
 
 
 class Nodes:
-    def __init__(self, kube: Kube, events: NodeEvents, *, pauses: Pauses, unix_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, kube: Kube, events: EventWriter, *, pauses: Pauses, unix_ms: Callable[[], int]
+    ) -> None:
         self._kube = kube
         self._events = events
         self._pauses = pauses
@@ -100,21 +102,5 @@ class Nodes:
         self._there[node] = replace(self._there.get(node, NodeStatus()), condition=condition, since=since)
 
     async def tell(self, transition: Transition) -> None:
-        """A Kubernetes Event, for people; the public stream has what must not be lost."""
-        event = self._events.make(transition, node_uid=self._uids.get(transition.verdict.node, ""))
-        try:
-            if event.first:
-                await self._kube.create(EVENTS, event.body, namespace=EVENT_NAMESPACE)
-            else:
-                repeat = MergePatch(event.repeat)
-                await self._kube.patch(EVENTS, event.name, repeat, namespace=EVENT_NAMESPACE)
-        except (*NOT_POSSIBLE, Unavailable, Throttled) as error:
-            self._events.forget(event)
-            _log_untold(transition, error)
-        except SubletError as error:
-            _log_untold(transition, error)
-
-
-def _log_untold(transition: Transition, error: SubletError) -> None:
-    verdict = transition.verdict
-    log.warning("event.untold", node=verdict.node, card=verdict.card, seq=verdict.seq, error=str(error))
+        """A Kubernetes Event, for people."""
+        await self._events.tell_card(transition, node_uid=self._uids.get(transition.verdict.node, ""))

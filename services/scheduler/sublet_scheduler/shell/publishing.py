@@ -38,19 +38,21 @@ class _Public:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishing:
     bus: Bus
+    cluster: str = ""
+    """What the events call this cluster."""
     again_s: float = 2.0
     """Between tries while the bus is away."""
 
     async def tell(self, fact: Fact) -> None:
         """Publish one fact; waits for the bus as long as it takes."""
-        effect = fact.effect
+        effect, words = fact.effect, _Words(fact, self.cluster)
         match effect:
             case Announce():
-                messages = list(_of_pod(fact, effect))
+                messages = list(words.of_pod(effect))
             case AnnounceCard():
-                messages = [_of_card(fact, effect)]
+                messages = [words.of_card(effect)]
             case Report():
-                messages = [_of_report(fact, effect)]
+                messages = [words.of_report(effect)]
             case _:
                 assert_never(effect)
         for message in messages:
@@ -68,68 +70,76 @@ class Publishing:
                 return
 
 
-def _of_pod(fact: Fact, effect: Announce) -> Iterator[_Public]:
-    """One event on the pod, and one on each card that it concerns."""
-    placement = effect.placement
-    yield _share(fact, effect, placement, "pod", None)
-    if placement is None or effect.what not in SHARED:
-        return
-    cards = {grant.card for grants in placement.containers.values() for grant in grants}
-    for card in sorted(cards):
-        on_card = {
-            container: tuple(grant for grant in grants if grant.card == card)
-            for container, grants in placement.containers.items()
-        }
-        yield _share(fact, effect, replace(placement, containers=on_card), "share", card)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How one fact is told."""
 
+    fact: Fact
+    cluster: str
 
-def _share(
-    fact: Fact, effect: Announce, placement: Placement | None, kind: str, card: CardId | None
-) -> _Public:
-    body = share_event_out(
-        effect.what,
-        pod=effect.ref,
-        uid=effect.uid,
-        decision=effect.decision,
-        placement=placement,
-        reasons={str(reason): count for reason, count in effect.reasons.items()},
-        message=effect.message,
-        seq=fact.seq,
-    )
-    about = card or f"{effect.ref.namespace}/{effect.ref.name or effect.decision}"
-    node = placement.node if placement else None
-    return _public(fact, kind, effect.what, node, card, about, f"{effect.decision}.{effect.what}", body)
+    def of_pod(self, effect: Announce) -> Iterator[_Public]:
+        """One event on the pod, and one on each card that it concerns."""
+        placement = effect.placement
+        yield self._share(effect, placement, "pod", None)
+        if placement is None or effect.what not in SHARED:
+            return
+        cards = {grant.card for grants in placement.containers.values() for grant in grants}
+        for card in sorted(cards):
+            on_card = {
+                container: tuple(grant for grant in grants if grant.card == card)
+                for container, grants in placement.containers.items()
+            }
+            yield self._share(effect, replace(placement, containers=on_card), "share", card)
 
+    def _share(
+        self, effect: Announce, placement: Placement | None, kind: str, card: CardId | None
+    ) -> _Public:
+        body = share_event_out(
+            effect.what,
+            pod=effect.ref,
+            uid=effect.uid,
+            decision=effect.decision,
+            placement=placement,
+            reasons={str(reason): count for reason, count in effect.reasons.items()},
+            message=effect.message,
+            seq=self.fact.seq,
+        )
+        about = card or f"{effect.ref.namespace}/{effect.ref.name or effect.decision}"
+        node = placement.node if placement else None
+        id_ = f"{effect.decision}.{effect.what}"
+        return self._public(kind, effect.what, node, card, about, id_, body, trace=effect.decision)
 
-def _of_card(fact: Fact, effect: AnnounceCard) -> _Public:
-    body = card_event_out(effect.what, node=effect.node, card=effect.card, seq=fact.seq)
-    return _public(fact, "card", effect.what, effect.node, effect.card, effect.card, effect.what, body)
+    def of_card(self, effect: AnnounceCard) -> _Public:
+        body = card_event_out(effect.what, node=effect.node, card=effect.card, seq=self.fact.seq)
+        return self._public("card", effect.what, effect.node, effect.card, effect.card, effect.what, body)
 
+    def of_report(self, effect: Report) -> _Public:
+        what = re.sub(r"(?<!^)(?=[A-Z])", "_", effect.code).lower()
+        body = audit_event_out(effect.code, by="scheduler", message=effect.message, seq=self.fact.seq)
+        about = str(effect.ref or effect.node or "scheduler")
+        return self._public("audit", what, effect.node, None, about, what, body)
 
-def _of_report(fact: Fact, effect: Report) -> _Public:
-    what = re.sub(r"(?<!^)(?=[A-Z])", "_", effect.code).lower()
-    body = audit_event_out(effect.code, by="scheduler", message=effect.message, seq=fact.seq)
-    about = str(effect.ref or effect.node or "scheduler")
-    return _public(fact, "audit", what, effect.node, None, about, what, body)
-
-
-def _public(
-    fact: Fact,
-    kind: str,
-    what: str,
-    node: str | None,
-    card: CardId | None,
-    about: str,
-    id_: str,
-    body: bytes,
-) -> _Public:
-    attributes = cloudevents.describe(
-        kind,
-        what,
-        event_id=f"{kind}.{about}.{id_}.{fact.seq}",
-        node=node,
-        about=about,
-        time=datetime.fromtimestamp(fact.at_ms / 1000, UTC),
-        sequence=fact.seq,
-    )
-    return _Public(kind=kind, node=node, card=card, attributes=attributes, body=body)
+    def _public(
+        self,
+        kind: str,
+        what: str,
+        node: str | None,
+        card: CardId | None,
+        about: str,
+        id_: str,
+        body: bytes,
+        *,
+        trace: str = "",
+    ) -> _Public:
+        attributes = cloudevents.describe(
+            kind,
+            what,
+            event_id=f"{kind}.{about}.{id_}.{self.fact.seq}",
+            node=node,
+            about=about,
+            time=datetime.fromtimestamp(self.fact.at_ms / 1000, UTC),
+            sequence=self.fact.seq,
+            cluster=self.cluster,
+            trace=trace,
+        )
+        return _Public(kind=kind, node=node, card=card, attributes=attributes, body=body)
