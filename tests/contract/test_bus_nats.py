@@ -1,6 +1,7 @@
 """What only a real server can do to a bus: freeze, be absent at the start, lose an answer."""
 
 import asyncio
+import gc
 from contextlib import aclosing
 from pathlib import Path
 
@@ -45,6 +46,18 @@ async def test_a_write_whose_answer_was_lost_is_not_taken_for_another_writer(tmp
         entry = await stage.bus.get(LEDGER, "node.n1", within_s=8)  # the link may be coming back
         assert entry == Entry(key="node.n1", value=b"2", revision=write.result())
         assert write.result() == revision + 1
+
+
+async def test_a_bus_that_closes_at_any_moment_of_connecting_leaves_nothing_open(
+    nats_server: NatsServer,
+) -> None:
+    """A socket still open warns when it is collected, and no warning is let pass."""
+    for turns in range(60):
+        async with open_bus(nats_server.url, name="brief", layout=LAYOUT, timing=BRISK):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+    gc.collect()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_bus_opens_before_its_server_is_there(nats_server: NatsServer) -> None:
