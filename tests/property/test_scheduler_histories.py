@@ -12,6 +12,7 @@ from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.flight.file import read_flight
 from sublet_scheduler.core.flight.replay import replay
 from sublet_scheduler.core.records import Stage
+from sublet_scheduler.core.state import doubtful_key
 
 from sublet.contract import keys
 from sublet.model.ids import CardId, PodUid
@@ -152,7 +153,8 @@ class Histories(RuleBasedStateMachine):
         booked = {key for node in state.fleet.nodes.values() for key in node.bookings}
         held = {record.uid for record in state.records.values() if record.placement}
         promised = {id_ for id_, one in state.reservations.items() if isinstance(one.outcome, Placement)}
-        assert booked == held | promised
+        doubtful = {doubtful_key(uid) for some in state.doubtful.values() for uid in some}
+        assert booked == held | promised | doubtful
         assert {uid for uid, one in state.records.items() if one.stage is Stage.WAITING} == state.waiting
 
     @invariant()

@@ -92,7 +92,7 @@ class History:
             (self._ask, 3.0),
             (self._admit, 4.0),
             (self._edit, 0.5),
-            (self._judge, 0.5),
+            (self._judge, 1.0),
             (self._time, 2.0),
             (self._bind, 2.0),
             (self._start_a_container, 4.0),

@@ -259,3 +259,73 @@ def test_a_pod_that_an_older_scheduler_put_on_a_closed_card_is_moved() -> None:
     world.settle()
     assert world.granted(uid) == []
     assert world.pods[uid].gated
+
+
+def two_nodes() -> World:
+    world = World()
+    world.node("n1", card("A", gib=10))
+    world.node("n2", card("B", gib=10))
+    return world
+
+
+def put_twice(world: World) -> tuple[PodUid, ef.ReleasePod, ef.ReleasePod]:
+    """One pod with a grant on both nodes, as an earlier scheduler leaves it that moved it and was killed in
+    between: the release that this one sends, and the one of the earlier that may still arrive."""
+    world.hold_patches = True
+    uid = world.create(gib(6))
+    [mine] = [one for one in world.held if isinstance(one, ef.ReleasePod)]
+    other, uuid = {"n1": ("n2", "B"), "n2": ("n1", "A")}[mine.placement.node]
+    containers = {
+        name: tuple(replace(one, card=CardId(uuid)) for one in some)
+        for name, some in mine.placement.containers.items()
+    }
+    placement = Placement(node=NodeName(other), containers=containers)
+    [grant] = world.entry(mine.placement.node).grants
+    world._revision += 1
+    world.ledger[placement.node] = NodeLedger(
+        node=placement.node,
+        term=OLDER,
+        grants=(replace(grant, grant=containers["main"][0]),),
+        revision=world._revision,
+    )
+    world.send(ev.LedgerSeen(world.ledger[placement.node]))
+    world.settle()
+    return uid, mine, replace(mine, placement=placement)
+
+
+def test_a_second_grant_stays_while_an_earlier_release_may_still_arrive() -> None:
+    world = two_nodes()
+    uid, _, theirs = put_twice(world)
+    assert world.granted(uid) == ["A", "B"]
+    assert world.entry(theirs.placement.node).term == world.term
+    other = world.create(gib(6, "other"))
+    assert world.granted(other) == []
+    world.patch(theirs)
+    world._check()
+    world.hold_patches = False
+    world.settle()
+    assert world.granted(uid) == [theirs.placement.containers["main"][0].card]
+    assert len(world.granted(other)) == 1
+
+
+def test_a_second_grant_goes_when_our_own_release_has_made_the_earlier_one_fail() -> None:
+    world = two_nodes()
+    uid, mine, _ = put_twice(world)
+    world.hold_patches = False
+    world.settle()
+    assert world.granted(uid) == [mine.placement.containers["main"][0].card]
+
+
+def test_a_second_grant_outlives_a_restart_and_ends_with_proof_from_its_own_node() -> None:
+    world = two_nodes()
+    uid, mine, theirs = put_twice(world)
+    world.restart()
+    assert world.granted(uid) == ["A", "B"]
+    world.delete(uid, seen=False)
+    world.occupancy(mine.placement.node)
+    assert world.granted(uid) != ["A", "B"]
+    world.occupancy(theirs.placement.node)
+    world.occupancy(mine.placement.node)
+    world.occupancy(theirs.placement.node)
+    assert world.granted(uid) == []
+    assert not world.engine.state.doubtful

@@ -1,7 +1,7 @@
 """When a pod has ended: at once on its own word, or when its node's agent proves that nothing is left."""
 
 from sublet.model.ids import NodeName
-from sublet.model.placement import Occupancy
+from sublet.model.placement import GrantState, Occupancy
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.state import State
@@ -22,6 +22,7 @@ class Endings:
             return
         if pod.node is None or pod.settled:
             announce(self._state, "ended", record)
+            self._state.settle_doubts(record.uid)
             self._state.drop(record, now)
         else:
             self.ending(record, now)
@@ -52,6 +53,18 @@ class Endings:
             absent = occupancy.cgroups_read and record.uid not in occupancy.pods_with_cgroups
             if rebooted or (later and absent):
                 self.free(record, now)
+        self._end_doubts(occupancy)
+
+    def _end_doubts(self, occupancy: Occupancy) -> None:
+        """A pod that is over left nothing on the other node where it might have run."""
+        entry = self._state.ledgers.seen.get(occupancy.node)
+        if entry is None or occupancy.ledger_revision < entry.revision or not occupancy.cgroups_read:
+            return
+        for uid in list(self._state.doubtful.get(occupancy.node, ())):
+            shown = [one for one in entry.grants if one.uid == uid]
+            ending = shown and all(one.state is GrantState.ENDING for one in shown)
+            if ending and uid not in self._state.records and uid not in occupancy.pods_with_cgroups:
+                self._state.settle_doubts(uid, occupancy.node)
 
     def free(self, record: PodRecord, now: float) -> None:
         """Nothing of the pod is left, which was proved."""
@@ -65,6 +78,9 @@ class Endings:
         ending = [one for one in self._state.on_node(node) if one.stage is Stage.ENDING]
         for record in ending:
             self.free(record, now)
+        for uid in list(self._state.doubtful.get(node, ())):
+            if uid not in self._state.records:
+                self._state.settle_doubts(uid, node)
         return len(ending)
 
     def trust_absence(self, now: float) -> None:

@@ -49,6 +49,7 @@ class Lifecycle:
         signed = pod.decision.placement if pod.decision and pod.signed and not pod.gated else None
         if signed and signed != placement:
             self._state.hold(record, Stage.RELEASED, now, placement=signed)
+            self._state.settle_doubts(record.uid)
         else:
             stage = Stage.RELEASED if signed else Stage.RELEASING
             self._state.hold(record, stage, now, placement=placement, grants=record.grants)
@@ -201,6 +202,7 @@ class Lifecycle:
         settled = last is not None and last.ended and last.settled
         self._trust_again(uid)
         if record.stage is Stage.WAITING or never_bound or settled:
+            self._state.settle_doubts(uid)
             self._endings.finish(record, now)
         else:
             self._endings.ending(record, now)
@@ -249,6 +251,7 @@ class Lifecycle:
         self._look(record, pod, now)
         if record.stage is Stage.FENCING and done and pod.gated:
             announce(self._state, "revoked", record)
+            self._state.settle_doubts(uid)
             self._state.drop(record, now)
         elif record.stage is Stage.RELEASING and done and not pod.gated:
             self._releases.released(record, now)

@@ -68,6 +68,13 @@ class Releases:
                     self._state.enter(record, Stage.RELEASING, now)
             elif record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts:
                 self._adopt_for(record, record.facts, entry.node, tuple(grants), now)
+            elif record.node != entry.node and self._may_be_released_by_others(record):
+                self._state.doubt(entry.node, uid, record.ref, tuple(grants))
+
+    def _may_be_released_by_others(self, record: PodRecord) -> bool:
+        """It is behind our gate and no patch of ours has made an older release fail, as far as we know."""
+        unseen = record.stage is Stage.ENDING and record.facts is None
+        return unseen or record.stage in (Stage.RELEASING, Stage.FENCING)
 
     def _adopt_for(
         self, record: PodRecord, pod: PodFacts, node: NodeName, grants: tuple[LedgerGrant, ...], now: float
@@ -171,6 +178,7 @@ class Releases:
 
     def released(self, record: PodRecord, now: float) -> None:
         self._state.enter(record, Stage.RELEASED, now)
+        self._state.settle_doubts(record.uid)
         self._state.watch(record, None)
         announce(self._state, "released", record)
         if self._state.running[record.uid] < self._state.hungry:

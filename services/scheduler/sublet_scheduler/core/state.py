@@ -5,14 +5,14 @@ through here to change the other.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sublet.contract.dialects.interface import Options
 from sublet.contract.overcommit import Overcommit
 from sublet.model.card import Card
 from sublet.model.claim import PodAsk, Policy
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
-from sublet.model.placement import LedgerGrant, NodeLedger, NoRoom, Placement, Shareable
+from sublet.model.placement import GrantState, LedgerGrant, NodeLedger, NoRoom, Placement, Shareable
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.effects import Effect
 from sublet_scheduler.core.fleet import Booking, Fleet, counted_grants
@@ -36,6 +36,7 @@ from sublet_scheduler.core.records import (
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies
 
+_STATES = {False: GrantState.COMMITTED, True: GrantState.ENDING}
 NOBODY = -(10**11)
 """Below every rank."""
 
@@ -114,6 +115,9 @@ class State:
         """Pod name -> UID -> node of its grants, to keep a successor away from its predecessor."""
         self.dropped: dict[NodeName, set[PodUid]] = {}
         """Grants that were given up for good reason while the ledger may still show them."""
+        self.doubtful: dict[NodeName, dict[PodUid, tuple[LedgerGrant, ...]]] = {}
+        """Second grants of pods that an earlier scheduler put somewhere else, too: as long as a release of
+        that one may still arrive, they stay in the ledger and count."""
         self.avoid: dict[tuple[str, NodeName], float] = {}
         """(owner UID or pod) and node -> until when that node is kept from it."""
         self.owners: dict[str, tuple[float, float]] = {}
@@ -285,6 +289,7 @@ class State:
             self.regrouped.add(record.uid)
         if record.node:
             self.ledgers.dirty.add(record.node)
+        self.ledgers.dirty.update(node for node, some in self.doubtful.items() if record.uid in some)
 
     def forget(self, record: PodRecord, now: float) -> None:
         self.drop(record, now)
@@ -320,6 +325,10 @@ class State:
             if record.stage in HOLDING
             for grant in record.ledger_grants()
         ]
+        for uid, doubted in sorted(self.doubtful.get(node, {}).items()):
+            record = self.records.get(uid)
+            over = record is None or record.stage is Stage.ENDING
+            grants += [replace(one, state=_STATES[over]) for one in doubted]
         closed = tuple(sorted(state.closed)) if state else ()
         shareable = tuple(
             Shareable(card=one.card.id, memory_mib=one.total_mib, core_percent=one.total_core)
@@ -327,6 +336,21 @@ class State:
             if (one.total_mib, one.total_core) != (one.card.memory_mib or 0, 100)
         )
         return NodeLedger(node=node, term=self.term, grants=tuple(grants), closed=closed, shareable=shareable)
+
+    def doubt(self, node: NodeName, uid: PodUid, ref: PodRef, grants: tuple[LedgerGrant, ...]) -> None:
+        self.doubtful.setdefault(node, {})[uid] = grants
+        self._book(doubtful_key(uid), node, None, booking_of(ref, None, grants))
+
+    def settle_doubts(self, uid: PodUid, *only: NodeName) -> None:
+        """No release but one that is known can let the pod run (on the nodes `only`, on all by default)."""
+        for node in [node for node, some in self.doubtful.items() if uid in some]:
+            if only and node not in only:
+                continue
+            del self.doubtful[node][uid]
+            if not self.doubtful[node]:
+                del self.doubtful[node]
+            self._unbook(doubtful_key(uid), node)
+            self.ledgers.dirty.add(node)
 
     def in_ledger(self, record: PodRecord) -> bool:
         """Whether the entry on the bus shows every grant of `record` under our own term.
@@ -399,3 +423,8 @@ class State:
             or not state.are_all_offered(one.card for one in counted_grants(booking.held))
         ):
             self.totals_dirty.add(node)
+
+
+def doubtful_key(uid: PodUid) -> str:
+    """Names the booking of a pod's second grants."""
+    return f"{uid}/doubtful"

@@ -63,9 +63,9 @@ PARTS = (
     Part(
         path="state",
         remembered=(
-            "records", "reservations", "refs", "dropped", "avoid", "owners", "term", "pods_listed",
-            "nodes_listed", "quotas_listed", "ledger_listed", "ledger_complete", "merged", "dirty",
-            "passed_s", "waiting", "running", "hungry", "unevictable", "regrouped", "_watched",
+            "records", "reservations", "refs", "dropped", "doubtful", "avoid", "owners", "term",
+            "pods_listed", "nodes_listed", "quotas_listed", "ledger_listed", "ledger_complete", "merged",
+            "dirty", "passed_s", "waiting", "running", "hungry", "unevictable", "regrouped", "_watched",
             "totals_dirty", "totals_in_flight", "unplaced",
         ),
         derived=("rules", "effects"),
