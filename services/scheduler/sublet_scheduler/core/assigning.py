@@ -355,8 +355,10 @@ def _first(
 def _sorted(
     fitting: Sequence[CardState], keyed: Mapping[CardId, tuple[Any, ...]], cards: Sequence[CardState]
 ) -> list[CardState]:
+    lost = broken(cards)
+
     def key(one: CardState) -> tuple[Any, ...]:
-        return (keyed[one.card.id], broken(one, cards), one.card.index, one.card.id)
+        return (keyed[one.card.id], lost(one), one.card.index, one.card.id)
 
     return sorted(fitting, key=key)
 

@@ -17,6 +17,7 @@ from sublet.model.ids import CardId, NodeName, PodRef
 from sublet.model.placement import CardGrant, Occupancy
 from sublet_scheduler.core.changes import Changes
 from sublet_scheduler.core.facts import NodeFacts
+from sublet_scheduler.core.joined import Row, rows_of
 from sublet_scheduler.core.kinds import NO_KIND, Kind, kind_of
 from sublet_scheduler.core.outside import Outsiders, OutsideUse, as_used, is_shut
 from sublet_scheduler.core.silence import Silence
@@ -74,6 +75,11 @@ class CardState:
     exclusive: bool = False
     free_siblings: int = 0
     """Of a partition: how many of its card's partitions are free, itself included."""
+    place: int = 0
+    """Among the cards of its node."""
+    row: Row = ()
+    """How it is joined to each of them; one object for all cards of a fleet that are joined alike. Empty: not
+    known beside the card itself."""
     total_mib: int = field(init=False)
     """What shares may have together."""
     total_core: int = field(init=False)
@@ -222,6 +228,7 @@ class Fleet:
         """How many nodes there are of each size."""
         self._size_of: dict[NodeName, Hashable] = {}
         self._one_kind: dict[Kind, Kind] = {}
+        self._rows: dict[Row, Row] = {}
         self._layout = 0
         self._order: tuple[NodeName, ...] | None = ()
         self._places: dict[NodeName, int] = {}
@@ -420,7 +427,9 @@ class Fleet:
         for one in state.by_index:
             self._count_kind(one.kind, -1)
         state.by_index = tuple(state.cards.values())
-        for one in state.by_index:
+        rows = rows_of([one.card for one in state.by_index])
+        for at, one in enumerate(state.by_index):
+            one.place, one.row = at, self._rows.setdefault(rows[one.card.id], rows[one.card.id])
             self._count_kind(one.kind, 1)
         for booking in state.bookings.values():
             _count(state, booking, 1)

@@ -12,18 +12,14 @@ of what was found is taken. On machines as they are built, where cards are joine
 set there is; where links are drawn by lot it nearly always is (the tests say how often).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
 
-from sublet.model.card import Link
 from sublet_scheduler.core.fleet import CardState
+from sublet_scheduler.core.joined import LINKED, worth_of
 
 MOST_SETS = 128
-
-# any number of worse pairs never outweighs a better one: a node has at most some hundreds of pairs
-_VALUE = {Link.NVLINK: 1_000_000_000, Link.SWITCH: 1_000_000, Link.HOST: 1, None: 0}
-_SAME_NUMA = 1_000
 _PLACES = 1 << 16
 """More than the places of all cards of a set in their order can sum up to."""
 
@@ -32,23 +28,25 @@ Table = Sequence[Sequence[int]]
 """What each card is worth to each other, by their places."""
 
 
-def link(one: CardState, other: CardState) -> Link | None:
-    return one.card.links.get(other.card.id) or other.card.links.get(one.card.id)
-
-
 def joined(one: CardState, other: CardState) -> int:
     """What it is worth to have both in one set."""
-    value = _VALUE[link(one, other)]
-    if value < _SAME_NUMA and one.card.numa is not None and one.card.numa == other.card.numa:
-        return _SAME_NUMA
-    return value
+    return one.row[other.place] if one.row else worth_of(one.card, other.card)
 
 
-def broken(card: CardState, cards: Cards) -> int:
-    """What sets among those of `cards` that hold nothing lose when something is put on `card`."""
-    if not card.unused:
-        return 0
-    return sum(joined(card, other) for other in cards if other.unused and other.open and other is not card)
+def broken(cards: Cards) -> Callable[[CardState], int]:
+    """Says what sets among those of `cards` that hold nothing lose when something is put on one of them."""
+    idle = [one for one in cards if one.open and one.unused]
+    places = [one.place for one in idle]
+
+    def lost(card: CardState) -> int:
+        if len(idle) < 2 or not card.unused:
+            return 0
+        row = card.row
+        if row:
+            return sum([row[place] for place in places])
+        return sum(joined(card, other) for other in idle if other is not card)
+
+    return lost
 
 
 def worth(chosen: Cards) -> int:
@@ -56,7 +54,7 @@ def worth(chosen: Cards) -> int:
 
 
 def all_linked(chosen: Cards) -> bool:
-    return all(link(one, other) is Link.NVLINK for one, other in combinations(chosen, 2))
+    return all(joined(one, other) == LINKED for one, other in combinations(chosen, 2))
 
 
 def sets_by_links(fitting: Cards, count: int) -> Iterator[Cards]:
@@ -161,7 +159,7 @@ def _cliques(fitting: Cards, count: int) -> Iterator[Cards]:
             yield chosen
             return
         for at, card in enumerate(rest):
-            after = [one for one in rest[at + 1 :] if link(card, one) is Link.NVLINK]
+            after = [one for one in rest[at + 1 :] if joined(card, one) == LINKED]
             if len(chosen) + 1 + len(after) >= count:
                 yield from grow([*chosen, card], after)
 

@@ -80,7 +80,7 @@ PARTS = (
         remembered=("nodes", "groups", "replicas", "labels", "growths", "_layout"),
         derived=(
             "kinds", "_one_kind", "_order", "_places", "_overcommit", "_outside_use", "_silence",
-            "_elsewhere", "_sizes", "_size_of",
+            "_elsewhere", "_rows", "_sizes", "_size_of",
         ),
     ),
     Part(path="state.fleet.changed", remembered=("_when", "now")),
