@@ -94,6 +94,17 @@ async def test_a_pod_without_a_decision_passes_nowhere(way: str) -> None:
     assert "no cards for the pod" in answer["FailedNodes"]["n1"]
 
 
+async def test_a_filter_that_is_asked_again_after_a_bind_that_failed_says_the_same() -> None:
+    """gpu-admission takes its own annotation for a reason against the pod, for ever."""
+    async with opened() as front:
+        seen = await front.placed("p")
+        call = about(recorded("names")["filter"], seen)
+        bind = {**recorded("names")["bind"], "PodNamespace": "given", "PodUID": uid_of(seen), "Node": "n2"}
+        first = await front.post("filter", call)
+        assert (await front.post("bind", bind))["Error"]
+        assert await front.post("filter", call) == first
+
+
 async def test_a_pod_without_memory_of_gpushare_passes_everywhere() -> None:
     call = recorded("names")["filter"]
     call["Pod"]["spec"]["containers"][0]["resources"] = {}

@@ -390,6 +390,20 @@ def test_a_node_shows_its_memory_in_the_unit_of_its_pool_and_says_which_it_is() 
     assert world.shown("n1").annotations["sublet.dev/gpu-mem-unit"] == "GiB"
 
 
+def test_a_card_that_was_added_is_used_and_none_that_has_left() -> None:
+    world = World()
+    world.node("n1", card("A"))
+    first, second = (world.create(pod(name, container(gpu=1))) for name in ("first", "second"))
+    assert (world.granted(first), second in world.released) == (["A"], False)
+    world.node("n1", card("A"), card("B", index=1))
+    assert world.granted(second) == ["B"]
+    world.node("n1", card("B", index=0))
+    world.delete(second)
+    world.occupancy("n1")
+    third = world.create(pod("third", container(gpu=1)))
+    assert [(one.card, one.index) for one in world.released[third].containers["main"]] == [("B", 0)]
+
+
 def test_a_foreign_plugins_resource_makes_a_node_not_ours() -> None:
     world = World()
     world.node(

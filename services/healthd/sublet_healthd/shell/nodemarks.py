@@ -49,6 +49,8 @@ class NodeMarks:
         await every(EVERY_S, self.once)
 
     async def once(self) -> None:
+        if self._is_done:
+            return
         try:
             if self._there is None or self._rounds >= READ_AGAIN:
                 self._there, self._rounds = {}, 0
@@ -62,6 +64,15 @@ class NodeMarks:
         except KubeError as error:
             self._there = None
             log.warning("marks.unwritten", system="nodes", error=str(error))
+
+    @property
+    def _is_done(self) -> bool:
+        """Nobody wishes marks, and none of ours is left."""
+        off = not (self._volcano or self._labels)
+        left = self._there is None or any(
+            one.ours for node, one in self._there.items() if node not in self._forbidden
+        )
+        return off and not left
 
     async def _mark(self, node: NodeName, there: dict[NodeName, _There]) -> None:
         seen, wanted = there[node], self._wanted(node)
