@@ -54,6 +54,9 @@ class FakeCard:
     recovery: int = -1
     ecc: int = -1
     ecc_aggregate: int = -1
+    ecc_corrected: int = -1
+    unrepairable: int = -1
+    margin: int = -1
     sram_exceeded: int = -1
     remap_pending: bool = False
     remap_failed: bool = False

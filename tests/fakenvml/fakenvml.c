@@ -34,7 +34,8 @@ typedef struct { unsigned field; unsigned long long value; } Value;
 typedef struct Card {
     char uuid[96], name[96], serial[32], pci[32];
     int minor, mig, recovery, error, hang, listed, group, switched;
-    long long memory_mib, reserved_mib, used_mib, ecc, ecc_aggregate;
+    long long memory_mib, reserved_mib, used_mib, ecc, ecc_aggregate, ecc_corrected;
+    int unrepairable, margin;
     int remap_pending, remap_failed, retired_pending, inforom_corrupt, sram_exceeded;
     int width, width_max, generation, generation_max, replays, busy_percent, fabric, fabric_status;
     unsigned long long clocks;
@@ -93,6 +94,7 @@ static void read_item(Card *card, char *key, char *value) {
     NUMBER(remap_pending); NUMBER(remap_failed); NUMBER(retired_pending); NUMBER(inforom_corrupt);
     NUMBER(sram_exceeded); NUMBER(width); NUMBER(width_max); NUMBER(generation); NUMBER(generation_max);
     NUMBER(replays); NUMBER(busy_percent); NUMBER(fabric); NUMBER(fabric_status);
+    NUMBER(ecc_corrected); NUMBER(unrepairable); NUMBER(margin);
     NUMBER(place); NUMBER(gi); NUMBER(ci); NUMBER(slices); NUMBER(compute_slices);
     if (!strcmp(key, "values"))
         for (one = strtok_r(value, ",", &rest); one && card->values < VALUES; one = strtok_r(NULL, ",", &rest))
@@ -126,7 +128,8 @@ static void read_line(char *line) {
     memset(card, 0, sizeof *card);
     memcpy(card->uuid, uuid, sizeof uuid);
     card->mig = card->recovery = card->group = card->minor = NONE;
-    card->memory_mib = card->ecc = card->ecc_aggregate = NONE;
+    card->memory_mib = card->ecc = card->ecc_aggregate = card->ecc_corrected = NONE;
+    card->unrepairable = card->margin = NONE;
     card->inforom_corrupt = card->sram_exceeded = card->width = card->width_max = card->generation = NONE;
     card->generation_max = card->replays = card->busy_percent = card->fabric = NONE;
     card->listed = 1;
@@ -370,9 +373,8 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(Handle card, unsigned *size, Proces
 }
 
 int nvmlDeviceGetTotalEccErrors(Handle card, int type, int counter, unsigned long long *to) {
-    (void)type;
     ENTER(card);
-    long long errors = counter ? card->ecc_aggregate : card->ecc;
+    long long errors = type == 0 ? (counter ? NONE : card->ecc_corrected) : counter ? card->ecc_aggregate : card->ecc;
     if (errors == NONE) return leave(NOT_SUPPORTED);
     *to = errors;
     return leave(OK);
@@ -431,7 +433,7 @@ int nvmlDeviceGetFieldValues(Handle card, int fields, Field *to) {
         for (int j = 0; j < card->values; j++)
             if (card->value[j].field == to[i].field) {
                 to[i].code = OK;
-                to[i].type = 3;
+                to[i].type = (long long)card->value[j].value < 0 ? 5 : 3;
                 to[i].value.ull = card->value[j].value;
             }
     }
@@ -476,6 +478,22 @@ int nvmlDeviceGetSramEccErrorStatus(Handle card, Sram *to) {
     ENTER(card);
     if (card->sram_exceeded == NONE) return leave(NOT_SUPPORTED);
     to->exceeded = card->sram_exceeded;
+    return leave(OK);
+}
+
+typedef struct { unsigned version; int number; } OneNumber;
+
+int nvmlDeviceGetUnrepairableMemoryFlag_v1(Handle card, OneNumber *to) {
+    ENTER(card);
+    if (card->unrepairable == NONE) return leave(NOT_SUPPORTED);
+    to->number = card->unrepairable;
+    return leave(OK);
+}
+
+int nvmlDeviceGetMarginTemperature(Handle card, OneNumber *to) {
+    ENTER(card);
+    if (card->margin == NONE) return leave(NOT_SUPPORTED);
+    to->number = card->margin;
     return leave(OK);
 }
 

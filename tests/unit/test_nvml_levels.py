@@ -22,7 +22,8 @@ REPLAYS, RETIRED_BY_TWO_BITS = (
     pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
     pynvml.NVML_FI_DEV_RETIRED_DBE,
 )
-THERMAL, POWER_BRAKE = 0x40, 0x80
+THERMAL, POWER_BRAKE, SLOWDOWN = 0x40, 0x80, 0x8
+LEAST_MARGIN = (pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT, -2)
 
 
 @pytest.fixture
@@ -65,6 +66,13 @@ async def levels(source: NvmlCards) -> dict[str, str]:
         ({"values": ((RETIRED_BY_TWO_BITS, 62),)}, "retired_limit", "false"),
         ({"clocks": THERMAL}, "thermal_slowdown", "true"),
         ({"clocks": POWER_BRAKE}, "power_brake", "true"),
+        ({"clocks": SLOWDOWN}, "hw_slowdown", "true"),
+        ({"clocks": SLOWDOWN | THERMAL}, "hw_slowdown", "false"),
+        ({"margin": -3, "values": (LEAST_MARGIN,)}, "thermal_margin_low", "true"),
+        ({"margin": -2, "values": (LEAST_MARGIN,)}, "thermal_margin_low", "false"),
+        ({"unrepairable": 1}, "memory_unrepairable", "true"),
+        ({"unrepairable": 0}, "memory_unrepairable", "false"),
+        ({"ecc_corrected": 9_999}, "ecc_correctable_storm", "false"),
         ({"inforom_corrupt": 1}, "inforom_corrupt", "true"),
         ({"fabric": 1}, "fabric_down", "true"),
         ({"fabric": 3, "fabric_status": 999}, "fabric_down", "true"),
@@ -87,6 +95,7 @@ async def test_a_level_is_told_as_the_driver_has_it(
 async def test_what_a_card_does_not_have_is_not_told(fake: FakeNvml, source: NvmlCards) -> None:
     fake.show(FakeCard(uuid=A, memory_mib=-1))
     absent = {"ecc_uncorrectable", "sram_threshold", "retired_limit", "inforom_corrupt", "fabric_down"}
+    absent |= {"memory_unrepairable", "ecc_correctable_storm", "thermal_margin_low"}
     absent |= {"pcie_degraded", "nvlink_errors", "leftover_memory_mib"}
     assert not absent & (await levels(source)).keys()
 
@@ -103,6 +112,7 @@ async def test_a_driver_without_the_newer_calls_tells_what_it_has(tmp_path: Path
         "retired_pending": "true",
         "thermal_slowdown": "true",
         "power_brake": "false",
+        "hw_slowdown": "false",
     }
     assert [one.value for one in found if one.kind is SignalKind.PROBE] == ["ok"]
     assert card.memory_mib == 81920
@@ -161,3 +171,26 @@ def test_replays_are_a_fault_above_what_width_and_generation_let_expect() -> Non
     assert [pcie(rates, now_s, pcie_replays=count) for now_s, count in replays] == [
         *("false", "false", "true", "false"),
     ]
+
+
+def test_corrected_errors_are_a_storm_from_ten_a_minute_on_until_they_are_fewer_than_five() -> None:
+    rates = Rates()
+    told = [
+        rates.levels(Counters(ecc_corrected=count), now_s)["ecc_correctable_storm"]
+        for now_s, count in ((0, 500), (10, 509), (20, 510), (75, 515), (130, 517), (140, 519), (190, 519))
+    ]
+    assert told == ["false", "false", "true", "true", "true", "false", "false"]
+
+
+def test_pages_retired_for_double_bit_errors_are_too_many_when_they_come_fast() -> None:
+    hour_s = 3600.0
+    slow, fast = Rates(), Rates()
+    for week in range(4):
+        assert "retired_limit" not in slow.levels(
+            Counters(retired_by_two_bits=14 + week), week * 169 * hour_s
+        )
+    told = [
+        fast.levels(Counters(retired_by_two_bits=14 + day), day * 24 * hour_s).get("retired_limit")
+        for day in range(4)
+    ]
+    assert told == [None, None, "true", "true"]

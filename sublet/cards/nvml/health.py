@@ -24,6 +24,7 @@ RECOVERY_ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "node_reboot",
 }
 ACTION = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+SLOWDOWN_MARGIN = pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT
 RETIRED = (pynvml.NVML_FI_DEV_RETIRED_SBE, pynvml.NVML_FI_DEV_RETIRED_DBE)
 REPLAYS = (
     pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
@@ -54,11 +55,15 @@ def read_health(handle: Any, *, inforom: bool, mig: bool = False) -> HealthReadi
     """`inforom`: also let the driver prove the InfoROM, which reads all of a slow memory. `mig`: the memory
     that instances take for themselves is no leftover."""
     memory = _memory(handle)  # also proves that the card answers
-    values = _fields(handle, ACTION, *RETIRED, *REPLAYS, *CRCS)
+    values = _fields(handle, ACTION, SLOWDOWN_MARGIN, *RETIRED, *REPLAYS, *CRCS)
     action = values.get(ACTION)
     return HealthReading(
         recovery_action="" if action is None else RECOVERY_ACTIONS.get(action, ""),
-        levels=_ecc(handle) | _rows_and_pages(handle, values) | _clocks(handle) | _board(handle, inforom),
+        levels=_ecc(handle)
+        | _rows_and_pages(handle, values)
+        | _clocks(handle)
+        | _heat(handle, values)
+        | _board(handle, inforom),
         counters=Counters(
             width=optional(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
             width_most=optional(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
@@ -68,6 +73,8 @@ def read_health(handle: Any, *, inforom: bool, mig: bool = False) -> HealthReadi
             pcie_replays=optional(pynvml.nvmlDeviceGetPcieReplayCounter, handle),
             nvlink_replays=_sum(values, REPLAYS),
             nvlink_crcs=_sum(values, CRCS),
+            ecc_corrected=_errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
+            retired_by_two_bits=values.get(pynvml.NVML_FI_DEV_RETIRED_DBE),
         ),
         leftover_mib=None if mig else _leftover_mib(handle, memory),
     )
@@ -95,15 +102,21 @@ def _ecc(handle: Any) -> dict[str, str]:
         ("ecc_uncorrectable", pynvml.NVML_VOLATILE_ECC),
         ("ecc_uncorrectable_ever", pynvml.NVML_AGGREGATE_ECC),
     ):
-        errors = optional(
-            pynvml.nvmlDeviceGetTotalEccErrors, handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, kind
-        )
+        errors = _errors(handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, kind)
         if errors is not None:
             levels[name] = str(errors)
     sram = pynvml.c_nvmlEccSramErrorStatus_v1_t()
     if optional(pynvml.nvmlDeviceGetSramEccErrorStatus, handle, byref(sram)) is not None:
         levels["sram_threshold"] = _yes(sram.bThresholdExceeded)
+    unrepairable = optional(pynvml.nvmlDeviceGetUnrepairableMemoryFlag_v1, handle)
+    if unrepairable is not None:
+        levels["memory_unrepairable"] = _yes(unrepairable)
     return levels
+
+
+def _errors(handle: Any, what: int, kind: int) -> int | None:
+    found = optional(pynvml.nvmlDeviceGetTotalEccErrors, handle, what, kind)
+    return None if found is None else int(found)
 
 
 def _rows_and_pages(handle: Any, values: Mapping[int, int]) -> dict[str, str]:
@@ -128,10 +141,17 @@ def _clocks(handle: Any) -> dict[str, str]:
         clocks = optional(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)  # drivers before 535
     if clocks is None:
         return {}
-    return {
-        "thermal_slowdown": _yes(clocks & pynvml.nvmlClocksEventReasonHwThermalSlowdown),
-        "power_brake": _yes(clocks & pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown),
-    }
+    thermal = clocks & pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    brake = clocks & pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
+    unnamed = clocks & pynvml.nvmlClocksEventReasonHwSlowdown and not thermal and not brake
+    return {"thermal_slowdown": _yes(thermal), "power_brake": _yes(brake), "hw_slowdown": _yes(unnamed)}
+
+
+def _heat(handle: Any, values: Mapping[int, int]) -> dict[str, str]:
+    """Degrees that are left until the card slows down; how few are too few, the card itself says."""
+    least = values.get(SLOWDOWN_MARGIN)
+    margin = None if least is None else optional(pynvml.nvmlDeviceGetMarginTemperature, handle)
+    return {} if least is None or margin is None else {"thermal_margin_low": _yes(margin < least)}
 
 
 def _board(handle: Any, inforom: bool) -> dict[str, str]:
@@ -175,9 +195,14 @@ def _yes(value: int) -> str:
 def _fields(handle: Any, *wanted: int) -> dict[int, int]:
     """The field values that this card has; a card without the call has none."""
     found = optional(pynvml.nvmlDeviceGetFieldValues, handle, list(wanted)) or ()
-    wide = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
-    return {
-        one.fieldId: int(one.value.ullVal if one.valueType in wide else one.value.uiVal)
-        for one in found
-        if one.nvmlReturn == pynvml.NVML_SUCCESS
-    }
+    return {one.fieldId: _number(one) for one in found if one.nvmlReturn == pynvml.NVML_SUCCESS}
+
+
+def _number(field: Any) -> int:
+    match field.valueType:
+        case pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG | pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+            return int(field.value.ullVal)
+        case pynvml.NVML_VALUE_TYPE_SIGNED_INT:
+            return int(field.value.siVal)
+        case _:
+            return int(field.value.uiVal)

@@ -11,6 +11,12 @@ LOAD_PERCENT = 50
 """A card that does less may lower its link's generation to save power."""
 CRCS_PER_S = 100
 """NVLink checksum errors repaired at less than this rate are ordinary."""
+STORM_BEGINS, STORM_ENDS = 10, 5
+"""Corrected memory errors a minute: from so many on it is a storm, until they are fewer than so many."""
+WEEK_S = 604_800.0
+RETIRED_BY_TWO_BITS, RETIRED_A_WEEK = 15, 1
+"""A card that has retired more pages for double-bit errors, and more than the second number within a week, is
+wearing out (DCGM's rule)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +31,15 @@ class Counters:
     pcie_replays: int | None = None
     nvlink_replays: int | None = None
     nvlink_crcs: int | None = None
+    ecc_corrected: int | None = None
+    retired_by_two_bits: int | None = None
 
 
 class Window:
-    """How much a counter grew within the last minute; one that fell began anew."""
+    """How much a counter grew within the last `window_s`; one that fell began anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
         self._grown: deque[tuple[float, int]] = deque()
         self._last: tuple[float, int] | None = None
         self.rate_per_s = 0.0
@@ -44,7 +53,7 @@ class Window:
             if more:
                 self._grown.append((now_s, more))
         self._last = (now_s, value)
-        while self._grown and self._grown[0][0] <= now_s - WINDOW_S:
+        while self._grown and self._grown[0][0] <= now_s - self._window_s:
             self._grown.popleft()
         return sum(more for _, more in self._grown)
 
@@ -54,9 +63,12 @@ class Rates:
 
     def __init__(self) -> None:
         self._pcie, self._replays, self._crcs = Window(), Window(), Window()
+        self._corrected, self._retired = Window(), Window(WEEK_S)
+        self._storm = False
 
     def levels(self, now: Counters, now_s: float) -> dict[str, str]:
-        return _pcie(now, self._replays_a_minute(now, now_s)) | self._nvlink(now, now_s)
+        links = _pcie(now, self._replays_a_minute(now, now_s)) | self._nvlink(now, now_s)
+        return links | self._ecc(now, now_s) | self._pages(now, now_s)
 
     def _replays_a_minute(self, now: Counters, now_s: float) -> int:
         return 0 if now.pcie_replays is None else self._pcie.grown(now.pcie_replays, now_s)
@@ -68,6 +80,21 @@ class Rates:
         errors = self._replays.grown(now.nvlink_replays or 0, now_s)
         crcs = self._crcs.grown(now.nvlink_crcs or 0, now_s)
         return {"nvlink_errors": str(errors + (crcs if self._crcs.rate_per_s >= CRCS_PER_S else 0))}
+
+    def _ecc(self, now: Counters, now_s: float) -> dict[str, str]:
+        if now.ecc_corrected is None:
+            return {}
+        errors = self._corrected.grown(now.ecc_corrected, now_s)
+        self._storm = errors >= (STORM_ENDS if self._storm else STORM_BEGINS)
+        return {"ecc_correctable_storm": "true" if self._storm else "false"}
+
+    def _pages(self, now: Counters, now_s: float) -> dict[str, str]:
+        """Says only that the limit is reached: the number of all pages has a limit of its own."""
+        if now.retired_by_two_bits is None:
+            return {}
+        week = self._retired.grown(now.retired_by_two_bits, now_s)
+        worn = now.retired_by_two_bits > RETIRED_BY_TWO_BITS and week > RETIRED_A_WEEK
+        return {"retired_limit": "true"} if worn else {}
 
 
 def _pcie(now: Counters, replays: int) -> dict[str, str]:
