@@ -119,6 +119,10 @@ ELSEWHERE = {
         "annotation of a Node, by `sublet release`",
         "who says that the machine is off, and when",
     ),
+    keys.STANDS_FOR: (
+        "annotation of a placeholder, by the scheduler with the component `placeholders`",
+        "the waiting pods it stands for, each as namespace/name/UID",
+    ),
 }
 ENVIRONMENT = {
     keys.ENV_NVIDIA_VISIBLE: "UUIDs of the container's NVIDIA cards; `void` where NVIDIA's runtime would otherwise inject twice",

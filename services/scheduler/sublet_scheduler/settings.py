@@ -11,6 +11,8 @@ from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 from sublet_scheduler.core.outside import OutsideUse
 
+MOST_PLACEHOLDERS = 100
+
 
 class MemoryUnit(StrEnum):
     """A unit of ``aliyun.com/gpu-mem``, which the cluster's users agree on; never guessed."""
@@ -110,9 +112,10 @@ class Settings:
             if name not in dialects.BY_NAME:
                 known = ", ".join(dialects.BY_NAME)
                 raise BadRequest(f"SUBLET_DIALECTS names {name!r}", hint=f"Known: {known}")
-        if self.placeholders < 0:
+        if not 0 <= self.placeholders <= MOST_PLACEHOLDERS:
             raise BadRequest(
-                f"SUBLET_PLACEHOLDERS={self.placeholders} is below 0", hint="0 means no placeholders"
+                f"SUBLET_PLACEHOLDERS={self.placeholders} is not from 0 to {MOST_PLACEHOLDERS}",
+                hint="It is how many nodes an autoscaler is asked for at once; 0 means none",
             )
         if self.volcano_memory_factor < 1:
             raise BadRequest(

@@ -10,7 +10,8 @@ from sublet_scheduler.core.state import Rules
 
 from sublet.contract.decision import Decision
 from sublet.model.card import Heartbeat
-from sublet.model.ids import DecisionId, NodeName, PodUid
+from sublet.model.claim import PodAsk
+from sublet.model.ids import DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import Reason
 from tests.builders import ask, card, cards, container, pod
@@ -218,11 +219,13 @@ def test_ten_thousand_waiting_pods_cost_nothing_while_nothing_happens() -> None:
     world = World()
     world.node("n1", card("A"))
     runs(world, gib(10, "first"))
-    manifest = gib(10, "waits")
+    asked = ask(gib(10, "waits"))
     for at in range(10_000):
-        manifest["metadata"]["name"] = f"waits-{at}"
-        world.engine.handle(ev.PodSeen(_seen(world, manifest, at)), now=world.now)
+        named = replace(asked, pod=PodRef("default", f"waits-{at}"))
+        seen = world.pods[PodUid(f"w{at}")] = _seen(world, named, at)
+        world.engine.handle(ev.PodSeen(seen), now=world.now)
     world.settle()
+    assert len(world.engine.state.waiting) == 10_000
     before = world.engine.state.placer.tries
     for second in range(60):
         beat = Heartbeat(node=NodeName("n1"), boot_id="boot-1", epoch="epoch-1", seq=10**9 + second, at_ms=0)
@@ -232,8 +235,7 @@ def test_ten_thousand_waiting_pods_cost_nothing_while_nothing_happens() -> None:
     assert world.engine.due(world.now + 60) is None
 
 
-def _seen(world: World, manifest: dict[str, Any], at: int) -> PodFacts:
-    asked = ask(manifest)
+def _seen(world: World, asked: PodAsk, at: int) -> PodFacts:
     decision = Decision(id=DecisionId(f"w{at}"), uid=None, placement=None)
     return PodFacts(
         uid=PodUid(f"w{at}"), ref=asked.pod, version="1", ask=asked, gated=True, decision=decision,

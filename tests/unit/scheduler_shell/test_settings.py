@@ -52,3 +52,9 @@ def test_every_kind_of_setting_is_read() -> None:
 def test_a_wrong_setting_is_refused_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(BadRequest, match=message):
         read_settings(Settings, {name: value})
+
+
+@pytest.mark.parametrize("count", ["-1", "101"])
+def test_a_number_of_placeholders_without_sense_is_refused(count: str) -> None:
+    with pytest.raises(BadRequest, match=f"SUBLET_PLACEHOLDERS={count} is not from 0 to 100"):
+        read_settings(Settings, {"SUBLET_PLACEHOLDERS": count})

@@ -140,15 +140,17 @@ class Placeholders:
     def _joins(self, record: PodRecord, rooms: Iterable[Room]) -> bool:
         if record.ask is None:
             return False
-        ask, asked = record.ask, self._state.placer.shape(record.ask)[0].asked
-        return could_be_new(ask, asked) and any(room.take(record, ask, asked) for room in rooms)
+        ask, shape = record.ask, self._state.placer.shape(record.ask)[0]
+        return could_be_new(ask, shape.asked) and any(room.take(record, ask, shape) for room in rooms)
 
     def _opened(self, record: PodRecord) -> list[Room]:
         """A new room with the pod in it; none where no node to come would take it."""
         if record.ask is None:
             return []
-        asked = self._state.placer.shape(record.ask)[0].asked
-        room = self._rooms.open(record, record.ask, asked) if could_be_new(record.ask, asked) else None
+        shape = self._state.placer.shape(record.ask)[0]
+        if not could_be_new(record.ask, shape.asked):
+            return []
+        room = self._rooms.open(record, record.ask, shape)
         return [room] if room else []
 
     def _rooms_there_are(self) -> tuple[list[Room], set[PodUid]]:

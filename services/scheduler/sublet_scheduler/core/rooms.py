@@ -5,7 +5,7 @@ A room is one such node with the waiting pods that fit on it together.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sublet.contract.overcommit import Overcommit
 from sublet.model.card import Inventory
@@ -20,6 +20,7 @@ from sublet_scheduler.core.fleet import Fleet, NodeState
 from sublet_scheduler.core.matching import place_objection
 from sublet_scheduler.core.pools import NodePool
 from sublet_scheduler.core.records import PodRecord, host_use
+from sublet_scheduler.core.shapes import Shape
 from sublet_scheduler.core.state import State
 
 HOST_PERCENT = 90
@@ -36,12 +37,23 @@ class Room:
 
     kind: Hashable
     node: NodeState
-    members: list[PodRecord]
+    members: list[PodRecord] = field(default_factory=list)
+    _refused: set[Hashable] = field(default_factory=set)
+    """Ways of asking for which there was no room left; there never is again."""
 
-    def take(self, record: PodRecord, ask: PodAsk, asked: Asked) -> bool:
+    def take(self, record: PodRecord, ask: PodAsk, shape: Shape) -> bool:
         """Add the pod if it fits beside the others."""
+        way = (shape.full_key, ask.cpu_milli, ask.memory_mib)
+        if way in self._refused or class_of(ask, shape.asked) != self.kind:
+            return False
+        if len(self.members) < MOST_TOGETHER and self._seat(record, ask, shape.asked):
+            return True
+        self._refused.add(way)
+        return False
+
+    def _seat(self, record: PodRecord, ask: PodAsk, asked: Asked) -> bool:
         facts = self.node.facts
-        if facts is None or class_of(ask, asked) != self.kind or len(self.members) >= MOST_TOGETHER:
+        if facts is None:
             return False
         percent = HOST_PERCENT if self.members else 100
         if 100 * (self.node.cpu_milli + ask.cpu_milli) > percent * facts.cpu_milli:
@@ -69,12 +81,12 @@ class Rooms:
         self._known: OrderedDict[Hashable, tuple[int, int, Sequence[NodeState]]] = OrderedDict()
         """By class of pods: the nodes they may use, one of each size, as of some change of the fleet."""
 
-    def open(self, record: PodRecord, ask: PodAsk, asked: Asked) -> Room | None:
+    def open(self, record: PodRecord, ask: PodAsk, shape: Shape) -> Room | None:
         """The smallest node that takes the pod; None where no node that is known of would."""
-        kind = class_of(ask, asked)
-        for node in self._sizes(kind, ask, asked):
-            room = Room(kind, node, [])
-            if room.take(record, ask, asked):
+        kind = class_of(ask, shape.asked)
+        for node in self._sizes(kind, ask, shape.asked):
+            room = Room(kind, node)
+            if room.take(record, ask, shape):
                 return room
         return None
 
