@@ -8,13 +8,14 @@ import pytest
 import pytest_asyncio
 from sublet_agent.core.edits import Injection, Runtime
 
-from sublet.contract import keys
+from sublet.contract import keys, subjects
 from sublet.demo.kubelet.spec import ContainerSpec, StartRefused
 from sublet.model.claim import ContainerKind
 from sublet.model.health import HealthState
-from sublet.model.ids import PodUid
+from sublet.model.ids import NodeName, PodUid
 from sublet.model.placement import GrantState
-from tests.integration.agentstage import CARDS, Stage, agent_stage, claiming, grant, pod, uid_of
+from sublet.wire.ledger import node_ledger_out
+from tests.integration.agentstage import CARDS, NODE, Stage, agent_stage, claiming, grant, pod, uid_of
 
 A, B, C, D = CARDS
 
@@ -179,6 +180,15 @@ async def test_a_start_that_could_not_be_written_down_is_a_first_start_again(sta
         await stage.occupancy(lambda seen: seen.ledger_revision == revision)
         await stage.kubelet.try_start(uid_of("p"), "main")
     assert [path.name for path in prepared.iterdir()] == ["slot-000.json"]
+
+
+async def test_an_entry_of_another_node_under_our_key_grants_nothing(stage: Stage) -> None:
+    async with stage.agent(grant_wait_s=0.2):
+        entry = replace(stage.ledger.entry, node=NodeName("n2"), grants=grant("p", A))
+        await stage.bus.put(subjects.LEDGER_BUCKET, subjects.ledger_key(NODE), node_ledger_out(entry))
+        await stage.kubelet.admit(pod("p"))
+        with pytest.raises(StartRefused, match="no grant for pod"):
+            await stage.kubelet.try_start(uid_of("p"), "main")
 
 
 async def test_slots_are_shown_as_soon_as_their_specs_can_be_written(stage: Stage) -> None:

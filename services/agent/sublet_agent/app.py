@@ -167,7 +167,7 @@ class Agent:
             plugins,
             epoch=epoch,
             make_plugin=self._plugin,
-            changed=lambda registered: self._driver.offer(ev.RegistrationChanged(registered)),
+            changed=lambda registered: self._driver.submit(ev.RegistrationChanged(registered)),
             pulse=self._pulse.of("registration"),
             clock=monotonic_s,
         )

@@ -177,6 +177,16 @@ def test_slots_that_could_not_be_written_are_tried_again() -> None:
     assert ev.KeepSlotCount(64) not in one.handle(observed(), now=2)
 
 
+def test_verdicts_that_could_not_be_written_are_written_later() -> None:
+    one = ready()
+    bad = verdict(A, withheld=True, seq=2)
+    one.handle(bad, now=1)
+    assert kept(one.handle(ev.Tick(), now=2)) == []
+    one.handle(ev.VerdictsUnkept(), now=3)
+    assert kept(one.handle(ev.Tick(), now=4)) == [ev.KeepVerdicts((bad.verdict,))]
+    assert kept(one.handle(ev.Tick(), now=5)) == []
+
+
 def test_a_record_goes_when_every_source_says_that_its_pod_is_gone() -> None:
     one = prepared()
     effects = one.handle(observed(cgroups=frozenset()), now=101)

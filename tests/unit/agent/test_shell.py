@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sublet_agent.core.bucket import BURST, KINDS
@@ -224,6 +225,24 @@ def test_a_flood_while_the_bus_is_away_stays_in_the_box_and_every_signal_is_coun
     assert signals.waiting == BURST
     assert signals.folded == 50_000 - BURST - KINDS
     assert signals.dropped == 0
+
+
+class Refusing(MemoryBus):
+    """Takes no message about one card, whatever is tried."""
+
+    async def publish(self, subject: str, body: bytes, **more: Any) -> None:
+        if subject.endswith(f".{A}"):
+            raise BadRequest("too large")
+        await super().publish(subject, body, **more)
+
+
+async def test_a_signal_that_the_bus_never_takes_holds_up_no_other_and_is_counted() -> None:
+    bus = Refusing(LAYOUT)
+    signals = box(bus, limit=10)
+    signals.put(xid(79))
+    signals.put(Observation(card=B, kind=SignalKind.XID, code=31))
+    assert await sent(bus, signals, 1) == [(31, 1)]
+    assert signals.dropped == 1
 
 
 async def test_what_came_too_fast_is_sent_when_it_is_due() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,13 @@ async def stuck(on: Cluster, owner: str) -> FreeStuckPin:
         kept["ownerReferences"] = owned_by(owner)
     await on.kube.patch(PODS, "p", MergePatch({"metadata": kept}), namespace="default")
     return FreeStuckPin(PodUid(made["metadata"]["uid"]), REF, owner, "n1 cannot take it")
+
+
+async def test_a_pod_that_its_job_has_let_go_of_is_left_to_people(on: Cluster) -> None:
+    effect = replace(await stuck(on, ""), owner_kind="Job")
+    told = await StuckPins(on.kube).free(effect, now_ms=0)
+    assert told is not None
+    assert told.code is ReportCode.STUCK_PIN
 
 
 async def job(on: Cluster, **spec: Any) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
 from sublet_scheduler.core.effects import Announce, AnnounceCard, Report
@@ -15,6 +16,7 @@ from sublet.bus.memory import MemoryBus
 from sublet.bus.port import Message
 from sublet.contract import cloudevents
 from sublet.contract.subjects import EVENTS_STREAM
+from sublet.model.errors import BadRequest
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import CardGrant, Placement
 from sublet.model.reasons import Reason, ReportCode
@@ -120,3 +122,18 @@ async def test_facts_wait_for_the_bus_in_their_order(bus: MemoryBus) -> None:
         words = [json.loads((await anext(stored)).body) for _ in range(2)]
     assert [one["what"] for one in words] == ["committed", "released"]
     assert int(words[0]["seq"]) < int(words[1]["seq"])
+
+
+class Narrow(MemoryBus):
+    """Takes no message about a pod, whatever is tried."""
+
+    async def publish(self, subject: str, body: bytes, **more: Any) -> None:
+        if ".pod." in subject:
+            raise BadRequest("too large")
+        await super().publish(subject, body, **more)
+
+
+async def test_a_fact_that_the_bus_never_takes_holds_up_no_other() -> None:
+    bus = Narrow(LAYOUT)
+    await tell(bus, announce("released"))
+    assert len(await published(bus)) == 2

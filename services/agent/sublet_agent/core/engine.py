@@ -69,6 +69,7 @@ class Engine:
     registered: bool = False
     unkept: bool = False
     """The slots as they should be could not be written: try again."""
+    verdicts_unkept: bool = False
     told: Inventory | None = None
     others: frozenset[str] = frozenset()
     """Resources of other plugins that containers held when that was read last."""
@@ -124,6 +125,9 @@ class Engine:
                 return [ev.Look()]
             case ev.SlotsUnkept():
                 self.unkept = True
+                return []
+            case ev.VerdictsUnkept():
+                self.verdicts_unkept = True
                 return []
             case ev.RegistrationChanged(registered):
                 self.registered = registered
@@ -346,6 +350,9 @@ class Engine:
             effects.append(ev.ReadLedger(self.generation))
         if self.ending:
             effects.append(ev.Look())
+        if self.verdicts_unkept:
+            self.verdicts_unkept = False
+            effects.append(self._kept())
         return effects
 
     @property

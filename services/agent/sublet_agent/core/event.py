@@ -98,6 +98,11 @@ class SlotsUnkept:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictsUnkept:
+    """What `KeepVerdicts` asked for could not be written."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationChanged:
     registered: bool
 
@@ -125,6 +130,7 @@ Event = (
     | StartAsked
     | Prepared
     | SlotsUnkept
+    | VerdictsUnkept
     | RegistrationChanged
     | BusReached
     | Tick
@@ -180,7 +186,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class KeepVerdicts:
-    """Write them to disk, in place of those that are there."""
+    """Write them to disk, in place of those that are there; where that fails, tell `VerdictsUnkept`."""
 
     verdicts: tuple[Verdict, ...]
 

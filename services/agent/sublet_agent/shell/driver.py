@@ -100,6 +100,8 @@ class Driver:
                 case ev.KeepSlotCount() if trouble:
                     unkept = True
                     await self._tell(ev.SlotsUnkept())
+                case ev.KeepVerdicts() if trouble:
+                    await self._tell(ev.VerdictsUnkept())
                 case _:
                     pass
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from sublet.bus.port import Bus, Deleted, Reset, Synced, Upserted
+from sublet.bus.port import Bus, Deleted, Entry, Reset, Synced, Upserted
 from sublet.cards.kernellog import KernelLog
 from sublet.cards.port import CardReader, CardSource, Observation
 from sublet.contract import subjects
@@ -104,7 +104,7 @@ async def feed_ledger(bus: Bus, node: NodeName, driver: Driver, publisher: Publi
                 case Upserted(entry=entry):
                     seen = True
                     try:
-                        ledger = node_ledger_in(entry.value, revision=entry.revision)
+                        ledger = _entry_of(node, entry)
                     except BadRequest as error:
                         log.error("ledger.unreadable", key=key, error=str(error))
                         continue
@@ -155,12 +155,20 @@ async def read_ledger(bus: Bus, node: NodeName, asked: Mailbox[int], driver: Dri
             event = ev.LedgerRead(
                 generation=generation,
                 meta=ledger_meta_in(meta.value) if meta else None,
-                entry=node_ledger_in(entry.value, revision=entry.revision) if entry else _empty(node, 0),
+                entry=_entry_of(node, entry) if entry else _empty(node, 0),
             )
         except (Unavailable, NotFound, BadRequest) as error:
             log.debug("ledger.unread", error=str(error))
             continue
         await driver.submit(event)
+
+
+def _entry_of(node: NodeName, entry: Entry) -> NodeLedger:
+    """Raises BadRequest where it cannot be read, or is another node's."""
+    ledger = node_ledger_in(entry.value, revision=entry.revision)
+    if ledger.node != node:
+        raise BadRequest(f"{entry.key} holds the entry of {ledger.node}")
+    return ledger
 
 
 def _empty(node: NodeName, revision: int) -> NodeLedger:

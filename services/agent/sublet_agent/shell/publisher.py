@@ -10,7 +10,7 @@ import structlog
 from sublet.bus.port import Bus
 from sublet.contract import subjects
 from sublet.model.card import Heartbeat, Inventory
-from sublet.model.errors import NotFound, Unavailable
+from sublet.model.errors import BadRequest, NotFound, Unavailable
 from sublet.model.health import Verdict
 from sublet.model.ids import NodeName
 from sublet.model.placement import Occupancy
@@ -111,4 +111,6 @@ class Publisher:
         except (Unavailable, NotFound) as error:
             log.debug("key.unwritten", key=key, error=str(error))
             return False
+        except BadRequest as error:  # the bus will never take this value; the next may be another
+            log.error("key.unwritable", key=key, error=str(error))
         return True

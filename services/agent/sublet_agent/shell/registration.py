@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Registration:
         *,
         epoch: str,
         make_plugin: Callable[[], DevicePlugin],
-        changed: Callable[[bool], None],
+        changed: Callable[[bool], Awaitable[None]],
         pulse: Callable[[], None],
         clock: Callable[[], float],
         poll_s: float = 0.5,
@@ -113,11 +113,11 @@ class Registration:
             except TimeoutError:
                 raise Unavailable("the kubelet took our registration and does not follow our list") from None
             log.info("registration.made", socket=path.name, generation=self._generation)
-            self._changed(True)
+            await self._changed(True)
             try:
                 return await self._until_over(plugin, path, mine, kubelet)
             finally:
-                self._changed(False)
+                await self._changed(False)
 
     async def _until_over(self, plugin: DevicePlugin, path: Path, mine: Stamp, kubelet: Stamp) -> str:
         while True:

@@ -14,7 +14,7 @@ from sublet.cards.arrivals import suppressed
 from sublet.cards.port import Observation
 from sublet.contract import subjects
 from sublet.model.card import Card
-from sublet.model.errors import NotFound, Unavailable
+from sublet.model.errors import BadRequest, NotFound, Unavailable
 from sublet.model.health import Signal, SignalKind
 from sublet.model.ids import CardId, NodeName
 from sublet.model.level import SUPPRESSED
@@ -154,9 +154,13 @@ class SignalBox:
         except (Unavailable, NotFound) as error:
             log.debug("signal.unsent", subject=subject, error=str(error))
             return False
+        except BadRequest as error:  # the bus will never take it, and those behind it shall not wait
+            log.error("signal.unsendable", subject=subject, error=str(error))
+            self.dropped += signal.count
+        else:
+            self.sent += 1
         if self._held and self._held[0] is signal:
             self._held.popleft()
-        self.sent += 1
         return True
 
     def _squeeze(self, signal: Signal) -> None:

@@ -13,7 +13,7 @@ from sublet.bus.events import publish_event
 from sublet.bus.port import Bus
 from sublet.contract import cloudevents, subjects
 from sublet.contract.cloudevents import Attributes
-from sublet.model.errors import Unavailable
+from sublet.model.errors import BadRequest, Unavailable
 from sublet.model.ids import CardId
 from sublet.model.placement import Placement
 from sublet.wire.public import audit_event_out, card_event_out, share_event_out
@@ -66,6 +66,9 @@ class Publishing:
             except Unavailable as error:
                 log.debug("fact.postponed", subject=subject, error=str(error))
                 await asyncio.sleep(self.again_s)
+            except BadRequest as error:  # the bus will never take it
+                log.error("fact.unpublishable", subject=subject, error=str(error))
+                return
             else:
                 return
 

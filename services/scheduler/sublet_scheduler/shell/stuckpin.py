@@ -61,7 +61,10 @@ class StuckPins:
         )
 
     async def _job_forgives(self, pod: Json, namespace: str) -> bool:
-        owner = next(one for one in pod["metadata"]["ownerReferences"] if one.get("controller"))
+        owners = pod["metadata"].get("ownerReferences") or ()
+        owner = next((one for one in owners if one.get("controller")), None)
+        if owner is None:  # its Job has let go of it since
+            return False
         job = await self.kube.get(JOBS, owner["name"], namespace=namespace)
         policy = (job.get("spec") or {}).get("podFailurePolicy") or {}
         for rule in policy.get("rules") or ():
