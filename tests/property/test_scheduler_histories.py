@@ -12,9 +12,10 @@ from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.flight.file import read_flight
 from sublet_scheduler.core.flight.replay import replay
 from sublet_scheduler.core.records import Stage
-from sublet_scheduler.core.state import doubtful_key
+from sublet_scheduler.core.state import Rules, doubtful_key
 
 from sublet.contract import keys
+from sublet.contract.overcommit import Overcommit
 from sublet.model.ids import CardId, PodUid
 from sublet.model.placement import Placement
 from tests.builders import cards, container, pod, verdict
@@ -33,9 +34,13 @@ SHAPES: list[list[dict[str, Any]]] = [
 
 
 class Histories(RuleBasedStateMachine):
+    RULES = Rules()
+    may_be_over = False
+    """A ratio may have been lowered under what is promised."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(stretch=5)
+        self.world = World(stretch=5, rules=self.RULES)
         self.world.node("n1", *cards("n1", 2))
         self.world.node("n2", *cards("n2", 1))
         self.count = 0
@@ -161,8 +166,7 @@ class Histories(RuleBasedStateMachine):
     def no_card_is_promised_beyond_what_it_has(self) -> None:
         for node in self.world.engine.state.fleet.nodes.values():
             for card in node.cards.values():
-                assert card.free_mib >= 0
-                assert card.free_core >= 0
+                assert self.may_be_over or (card.free_mib >= 0 and card.free_core >= 0)
                 assert card.shares <= 1 or not card.exclusive
 
     def teardown(self) -> None:
@@ -183,7 +187,8 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def a_scheduler_that_starts_now_knows_the_same(self) -> None:
         live = _essence(self.world)
-        again = World()
+        again = World(rules=self.world.rules)
+        again.allowed = self.world.allowed
         again.ledger = dict(self.world.ledger)
         again.pods = dict(self.world.pods)
         again.nodes = dict(self.world.nodes)
@@ -203,6 +208,36 @@ def _essence(world: World) -> dict[PodUid, list[tuple[str, CardId]]]:
         if record.stage in (Stage.RELEASING, Stage.FENCING, Stage.RELEASED, Stage.ENDING)
     }
 
+
+def _ratio(ratio: str) -> Rules:
+    entries = (f"A100:{ratio}",)
+    return Rules(overcommit=Overcommit.read(memory=entries, core=entries))
+
+
+class OvercommittedHistories(Histories):
+    """Ratios change with every start of the scheduler, and what was promised stays: never more than the
+    largest ratio allows (`World` checks it), and never more than the totals of the node show."""
+
+    RULES = _ratio("2")
+    may_be_over = True
+
+    @precondition(lambda self: not self.world.lost)
+    @rule(ratio=st.sampled_from(["1", "1.5", "2"]))
+    def start_with_another_ratio(self, ratio: str) -> None:
+        self.world.rules = _ratio(ratio)
+        self.world.restart()
+
+    @precondition(lambda self: not self.world.held)
+    @invariant()
+    def totals_hold_all_that_is_promised(self) -> None:
+        for node in self.world.engine.state.fleet.nodes.values():
+            shares = [card for card in node.by_index if not card.exclusive]
+            shown = self.world.nodes[node.name].allocatable.get(keys.GPU_MEMORY, 0)
+            assert shown >= sum(card.used_mib for card in shares)
+
+
+TestOvercommittedHistories = pytest.mark.timeout(120)(OvercommittedHistories.TestCase)
+TestOvercommittedHistories.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 
 TestHistories = pytest.mark.timeout(120)(Histories.TestCase)
 TestHistories.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -60,7 +60,7 @@ class World:
     _ids: int = 0
 
     def __post_init__(self) -> None:
-        self._allowed = self.rules.overcommit
+        self.allowed = self.rules.overcommit
         self.start()
 
     # -- starting
@@ -417,7 +417,7 @@ class World:
     def _known(self, name: NodeName) -> dict[CardId, Card]:
         """The node's cards with what the first rules of this world allowed to promise of them."""
         labels = self.nodes[name].labels if name in self.nodes else {}
-        return _units(self._allowed.on(one, labels) for one in self.inventories.get(name, ()))
+        return _units(self.allowed.on(one, labels) for one in self.inventories.get(name, ()))
 
     def _may_run(self, uid: PodUid) -> bool:
         return uid in self.pods and not (self.pods[uid].ended or self.pods[uid].never_runs)
