@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from bench import decisions, endtoend, events, fleet, judge, memory, prestart, webhook
+from bench import decisions, endtoend, events, fleet, intake, judge, memory, prestart, webhook
 from bench.figure import Figure, Skipped
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +21,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Figure] | Skipped]] = {
     "webhook": webhook.measure,
     "endtoend": endtoend.measure,
     "events": events.measure,
+    "intake": intake.measure,
     "judge": judge.measure,
     "fleet": fleet.measure,
     "prestart": prestart.measure,
