@@ -1,5 +1,5 @@
-"""Reports of trouble elsewhere, over the whole way: a stand-in for NVIDIA's library under the real binding, agent,
-nats-server, healthd, scheduler, and a real kubelet."""
+"""Reports of trouble elsewhere, over the whole way: a stand-in for NVIDIA's library under the real binding,
+agent, nats-server, healthd, scheduler, and a real kubelet."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
