@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.demo.deathsignal import DIE_WITH_PARENT
+from sublet.demo.deathsignal import ending_with_us
 from sublet.model.errors import SubletError
 
 STOP_WITHIN_S = 5.0
@@ -70,13 +70,12 @@ async def start_child(
     log = logs / f"{name}.log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module),
+            *ending_with_us((sys.executable, "-m", module)),
             env=inherited | {f"SUBLET_{key.upper()}": value for key, value in settings.items()},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=file,
             stderr=file,
             start_new_session=True,  # Ctrl-C is for the demo, which then stops its children in order
-            preexec_fn=DIE_WITH_PARENT,
         )
     child = Child(name=name, log=log, process=process)
     try:

@@ -1,17 +1,24 @@
 """Children that end with the process that started them, however that ends."""
 
-import ctypes
-import signal
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before any fork: a child between fork and exec must not allocate
+_LAUNCH = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""1 is PR_SET_PDEATHSIG, which an exec leaves as it is; a parent that ended before sends nothing."""
 
 
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def ending_with_us(command: Sequence[str]) -> tuple[str, ...]:
+    """`command`, a program's path and its arguments, as the child that gets SIGTERM when this process ends.
 
-
-DIE_WITH_PARENT: Callable[[], None] | None = _die_with_parent if sys.platform == "linux" else None
-"""For `preexec_fn`; other systems than Linux have no such thing."""
+    It keeps the process id. A function between fork and exec would do the same, but a fork of a process with
+    threads, gRPC's above all, now and then aborts. Other systems than Linux have no such signal.
+    """
+    if sys.platform != "linux":
+        return tuple(command)
+    return (sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command)

@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sublet.demo.deathsignal import DIE_WITH_PARENT
+from sublet.demo.deathsignal import ending_with_us
 from sublet.model.errors import NotFound, Unavailable
 
 
@@ -41,12 +41,13 @@ class NatsServer:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         port = "-1" if self._port is None else str(self._port)
-        self._child = await asyncio.create_subprocess_exec(
+        command = (
             nats_server_program(),
             *("-a", "127.0.0.1", "-p", port, "-js", "-sd", str(self._data)),
             *("--ports_file_dir", str(self._folder), "-l", str(self._folder / "server.log")),
-            stdin=asyncio.subprocess.DEVNULL,
-            preexec_fn=DIE_WITH_PARENT,
+        )
+        self._child = await asyncio.create_subprocess_exec(
+            *ending_with_us(command), stdin=asyncio.subprocess.DEVNULL
         )
         try:
             async with asyncio.timeout(within_s):
