@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.builders import pod
+from tests.unit.scheduler.world import World
 
 ALONE = """
 import sys
@@ -35,11 +36,14 @@ def test_offline_commands_need_no_extra(tmp_path: Path) -> None:
     inventory.write_text("nodes: [{name: n1, cards: [{uuid: A, memoryMiB: 8192}]}]")
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(yaml.safe_dump(pod()))
+    flight = tmp_path / "flight.jsonl"
+    flight.write_text("\n".join(World().recorder.lines()))
     for arguments in (
         ("claims", "-f", str(manifest)),
         ("migrate", "-f", str(manifest)),
         ("place", "-f", str(manifest), "--inventory", str(inventory), "-o", "json"),
         ("cards", "--inventory", str(inventory)),
+        ("replay", str(flight)),
     ):
         ran = run(*arguments)
         assert (ran.returncode, ran.stderr) == (0, "")

@@ -13,13 +13,14 @@ from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.flight.codec import UNREADABLE, from_json, to_json
 from sublet_scheduler.core.flight.file import read_flight
 from sublet_scheduler.core.flight.image import PARTS, engine_of, image_of
-from sublet_scheduler.core.flight.recorder import Recorder
+from sublet_scheduler.core.flight.recorder import BEATS, Recorder
 from sublet_scheduler.core.flight.replay import Step, replay
 from sublet_scheduler.core.ranking import Levels, Ranks
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules
 
+from sublet.model.card import Heartbeat
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 from sublet.model.ids import NodeName
@@ -105,6 +106,15 @@ def test_a_recorder_is_bounded_though_the_engine_never_rests() -> None:
     for _ in range(1_000):
         recorder.note(0.0, ev.Tick(), [])
         assert len(list(recorder.lines())) < 10 * 4 + 100
+
+
+def test_heartbeats_fill_a_flight_more_slowly_than_what_decides() -> None:
+    engine = Engine(Rules())
+    recorder = Recorder(engine, release="1", events=2)
+    beat = Heartbeat(node=NodeName("n1"), boot_id="b", epoch="e", seq=1, at_ms=0)
+    for _ in range(2 * 2 * BEATS - 1):
+        recorder.note(0.0, ev.HeartbeatSeen(beat), [])
+    assert len(read_flight(recorder.lines()).told) == 2 * 2 * BEATS - 1
 
 
 def test_an_engine_that_decides_otherwise_is_shown_where() -> None:

@@ -190,24 +190,28 @@ _UNKNOWN = NodeState(NodeName(""))
 
 
 def _copier(kind: type[Any], *, derived: tuple[str, ...] = ()) -> Callable[[Any], Copied]:
-    """Copies the containers in its fields as well, but for those that are derived."""
+    """Copies the containers in its fields as well, of which the contents never change, but for those that
+    are derived."""
     names = [one.name for one in fields(kind) if one.init]
     read = attrgetter(*names)
-    hints = {one.name: str(one.type) for one in fields(kind)}
-    held = [at for at, name in enumerate(names) if hints[name].startswith(("dict", "set", "deque", "list"))]
-    empty = {names.index(name): getattr(_UNKNOWN, name) for name in derived}
+    hints = {one.name: str(one.type).partition("[")[0] for one in fields(kind)}
+    own = [name for name in names if name not in derived and hints[name] in _EMPTY]
+    empty = {names.index(name): _EMPTY[hints[name]] for name in own}
+    unknown = {names.index(name): getattr(_UNKNOWN, name) for name in derived}
 
     def copy(value: Any) -> Copied:
         values = list(read(value))
-        for at in held:
-            values[at] = _copy(values[at])
         for at, nothing in empty.items():
+            values[at] = values[at].copy() if values[at] else nothing
+        for at, nothing in unknown.items():
             values[at] = nothing
         return Copied(kind, tuple(values))
 
     return copy
 
 
+_EMPTY: dict[str, Any] = {"dict": {}, "set": set(), "list": [], "collections.deque": deque()}
+"""What stands for every container without contents; nothing is ever put into them."""
 _COPIERS: dict[type[Any], Callable[[Any], Any]] = {
     dict: _copy_dict,
     OrderedDict: _copy_dict,

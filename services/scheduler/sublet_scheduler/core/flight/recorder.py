@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 
 from sublet_scheduler.core.effects import Effect
 from sublet_scheduler.core.engine import Engine
-from sublet_scheduler.core.events import Event
+from sublet_scheduler.core.events import Event, HeartbeatSeen
 from sublet_scheduler.core.flight.decisions import Deciding, deciding, documents
 from sublet_scheduler.core.flight.file import written_event, written_head, written_memory
 from sublet_scheduler.core.flight.image import Image, image_of
 
 EVENTS = 10_000
 """In one stretch; up to twice as many while the engine is never at rest."""
+BEATS = 3
+"""So many heartbeats count as one event: they are small, and most of what a large cluster tells."""
 
 Entry = tuple[float, Event, tuple[Deciding, ...]]
 
@@ -25,6 +27,7 @@ Entry = tuple[float, Event, tuple[Deciding, ...]]
 class _Stretch:
     image: Image
     entries: list[Entry] = field(default_factory=list)
+    weight: float = 0.0
 
 
 class Recorder:
@@ -37,14 +40,15 @@ class Recorder:
         self._stretches: deque[_Stretch] = deque([_Stretch(image_of(engine))], maxlen=2)
 
     def note(self, now: float, event: Event, effects: list[Effect]) -> None:
-        entries = self._stretches[-1].entries
-        entries.append((now, event, deciding(effects)))
-        if len(entries) >= 2 * self._events:
+        stretch = self._stretches[-1]
+        stretch.entries.append((now, event, deciding(effects)))
+        stretch.weight += 1 / BEATS if isinstance(event, HeartbeatSeen) else 1
+        if stretch.weight >= 2 * self._events:
             self.rest()
 
     def rest(self) -> None:
         """The engine has nothing to do for a moment."""
-        if len(self._stretches[-1].entries) >= self._events and not self._engine.passing:
+        if self._stretches[-1].weight >= self._events and not self._engine.passing:
             self._stretches.append(_Stretch(image_of(self._engine)))
 
     def lines(self) -> Iterator[str]:
