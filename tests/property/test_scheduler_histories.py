@@ -193,7 +193,7 @@ class Histories(RuleBasedStateMachine):
         again.pods = dict(self.world.pods)
         again.nodes = dict(self.world.nodes)
         again.inventories = dict(self.world.inventories)
-        again.now, again.term = self.world.now, self.world.term
+        again.now, again.term = self.world.now, self.world.term + 1
         again.hold_writes = again.hold_patches = True
         again._revision, again._version = self.world._revision, self.world._version
         again.start()

@@ -195,7 +195,7 @@ class Cluster:
         if self.meta is None or not self.meta.complete:
             return
         for uid, pod in self.pods.items():
-            if not pod.gated and not pod.ended:
+            if not (pod.gated or pod.ended or pod.never_runs):
                 placement = self.placement(uid)
                 wanted = {(name, one) for name, some in placement.containers.items() for one in some}
                 self._check_granted(uid, placement.node, wanted, "is released")

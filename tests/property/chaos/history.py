@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from sublet_scheduler.core.facts import PodFacts
+
 from sublet.model.claim import PodAsk
 from sublet.model.health import Verdict
 from sublet.model.ids import DecisionId, NodeName, PodRef, PodUid
@@ -98,6 +100,7 @@ class History:
             (self._start_a_container, 4.0),
             (self._finish, 1.0),
             (self._delete, 0.8),
+            (self._ask_to_go, 0.5),
             (self._clean, 2.0),
             (self._agent_hears, 4.0),
             (self._agent_looks, 2.0),
@@ -231,7 +234,7 @@ class History:
             one.beat()
 
     def _bind(self) -> None:
-        free = [uid for uid, one in self.cluster.pods.items() if not one.gated and one.node is None]
+        free = [uid for uid, one in self.cluster.pods.items() if _is_free(one)]
         if free:
             self.cluster.bind(self.chance.choice(free))
 
@@ -259,6 +262,13 @@ class History:
             uid = self.chance.choice(sorted(self.cluster.pods))
             self.cluster.happened.append(f"deleted {uid}")
             self.cluster.remove(uid)
+
+    def _ask_to_go(self) -> None:
+        """It is being deleted; a finalizer or its containers keep the object."""
+        if self.cluster.pods:
+            uid = self.chance.choice(sorted(self.cluster.pods))
+            self.cluster.happened.append(f"deleting {uid}")
+            self.cluster.change(uid, deleting=True)
 
     def _clean(self) -> None:
         """The kubelet notices that an object is gone."""
@@ -334,7 +344,7 @@ class History:
         cluster.now += 5.0
         for one in self.schedulers:
             one.beat()
-        for uid in [uid for uid, one in cluster.pods.items() if not one.gated and one.node is None]:
+        for uid in [uid for uid, one in cluster.pods.items() if _is_free(one)]:
             cluster.bind(uid)
         for name, node in cluster.nodes.items():
             self._tell_agent(name)
@@ -342,14 +352,15 @@ class History:
                 self._run_on(node, uid)
             cluster.look(name)
         bound = {uid for node in cluster.nodes.values() for uid in node.bound}
-        for uid in [uid for uid, one in cluster.pods.items() if one.ended and uid not in bound]:
+        over = [uid for uid, one in cluster.pods.items() if one.ended or one.deleting]
+        for uid in [uid for uid in over if uid not in bound]:
             cluster.remove(uid)
 
     def _run_on(self, node: Node, uid: PodUid) -> None:
         pod = self.cluster.pods.get(uid)
         if pod is None:
             self.cluster.stop(node, uid)
-        elif uid in node.running or pod.ended:
+        elif uid in node.running or pod.ended or pod.deleting:
             self.cluster.stop(node, uid)
             self.cluster.remove(uid, phase="Succeeded", settled=True)
         else:
@@ -368,6 +379,11 @@ class History:
         assert {name: entry.term for name, entry in cluster.ledger.items()} == dict.fromkeys(
             cluster.nodes, cluster.meta.term
         )
+
+
+def _is_free(pod: PodFacts) -> bool:
+    """Whether kube-scheduler binds it."""
+    return not pod.gated and pod.node is None and not pod.deleting
 
 
 def _good(last: Verdict, seq: int) -> Verdict:

@@ -649,3 +649,21 @@ def test_reasons_that_change_in_quick_succession_are_told_in_the_end_without_any
     world.wait(31)
     assert "Unschedulable" in told(world, uid)
     assert world.granted(first) == ["A"]
+
+
+def test_a_grant_that_was_given_up_while_its_write_was_lost_with_the_bus_does_not_come_back() -> None:
+    """Another pod has been promised its place since."""
+    world = one_card()
+    world.hold_writes = True
+    gone = world.create(gib(6, "gone"))
+    [late] = [one.entry for one in world.held if isinstance(one, ef.WriteLedger)]
+    world.delete(gone)
+    other = world.create(gib(6, "other"))
+    world.lose_ledger()
+    world.held.clear()
+    world._revision += 1
+    world.ledger[NodeName("n1")] = replace(late, revision=world._revision)
+    world.hold_writes = False
+    world.ledger_back()
+    assert world.granted(gone) == []
+    assert world.granted(other) == ["A"]

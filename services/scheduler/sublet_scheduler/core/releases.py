@@ -60,12 +60,14 @@ class Releases:
             groups.pop(uid, None)
         for uid, grants in groups.items():
             record = self._state.records.get(uid)
-            if record is None:
-                self._adopt_ghost(entry.node, uid, tuple(grants), now)
-            elif record.node == entry.node and _same_grants(record.grants, grants):
+            if record and record.node == entry.node and _same_grants(record.grants, grants):
                 record.grants, record.guessed_env = tuple(grants), False
                 if record.stage is Stage.COMMITTING:
                     self._state.enter(record, Stage.RELEASING, now)
+            elif entry.term == self._state.term:
+                pass  # ours, and given up before it was stored
+            elif record is None:
+                self._adopt_ghost(entry.node, uid, tuple(grants), now)
             elif record.stage in (Stage.WAITING, Stage.COMMITTING) and record.facts:
                 self._adopt_for(record, record.facts, entry.node, tuple(grants), now)
             elif record.node != entry.node and self._may_be_released_by_others(record):
