@@ -17,7 +17,7 @@ from sublet_scheduler.core.events import (
     ReviewAsked,
 )
 from sublet_scheduler.core.facts import NodeFacts
-from sublet_scheduler.core.fleet import Booking, Held
+from sublet_scheduler.core.node import Booking, Held
 from sublet_scheduler.core.state import Rules
 
 from sublet.contract import dialects, keys

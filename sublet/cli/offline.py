@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from sublet_scheduler.core.facts import NodeFacts, Taint
-from sublet_scheduler.core.fleet import Booking, Held, HostUse
+from sublet_scheduler.core.node import Booking, Held, HostUse
 from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules, State
 

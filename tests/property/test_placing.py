@@ -9,8 +9,9 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sublet_scheduler.core.assigning import Assigned, assign
-from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.matching import node_objection
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.scoring.interface import PLAIN
 from sublet_scheduler.core.scoring.workload import Workload

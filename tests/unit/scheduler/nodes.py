@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sublet_scheduler.core.facts import NodeFacts, Taint
-from sublet_scheduler.core.fleet import Booking, Fleet, Held, HostUse
+from sublet_scheduler.core.fleet import Fleet
+from sublet_scheduler.core.node import Booking, Held, HostUse
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.scoring.workload import Workload
 from sublet_scheduler.core.shapes import Policies

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from sublet_scheduler.core.fleet import CardState
 from sublet_scheduler.core.linking import MOST_SETS, best_linked, linked_sets
+from sublet_scheduler.core.node import CardState
 
 from sublet.contract import keys
 from sublet.model.card import Card, Link

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sublet_scheduler.core.assigning import MOST_A_DECISION, Objections, assign
 from sublet_scheduler.core.facts import Taint
-from sublet_scheduler.core.fleet import CardState
+from sublet_scheduler.core.node import CardState
 from sublet_scheduler.core.shapes import Policies, Shape
 
 from sublet.contract import keys

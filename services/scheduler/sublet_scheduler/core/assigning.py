@@ -14,9 +14,9 @@ from sublet.model.claim import Claim, LinkWish, Policy, Wishes
 from sublet.model.ids import CardId
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
-from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.linking import broken, linked_sets, sets_by_links, worth
 from sublet_scheduler.core.need import Load, Need
+from sublet_scheduler.core.node import CardState, NodeState
 
 MOST_TRIES = 200
 """Dead ends on one node before the search for a pod of several loads is cut short there."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from sublet.model.ids import NodeName, PodUid
 from sublet_scheduler.core.effects import BallastEffect, MakeBallast, RemoveBallast, ResizeBallast
 from sublet_scheduler.core.facts import PodFacts
-from sublet_scheduler.core.fleet import HostUse, NodeState
+from sublet_scheduler.core.node import HostUse, NodeState
 from sublet_scheduler.core.ratio import LEAST, ballast_size, free_of, idle_cards, ratio_for
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.releases import Releases

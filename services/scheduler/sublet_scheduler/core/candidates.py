@@ -20,7 +20,8 @@ from sublet_scheduler.core.assigning import (
     too_large,
     usual_order,
 )
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.ranking import Levels, Ranking, Ranks
 from sublet_scheduler.core.scoring.fragmentation import Fragmentation
 from sublet_scheduler.core.scoring.interface import PLAIN

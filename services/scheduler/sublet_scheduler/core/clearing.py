@@ -12,8 +12,8 @@ from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardGrant
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Assigned, Patience, assign, grants_of
-from sublet_scheduler.core.fleet import CardState, HostUse, NodeState, counted_grants
 from sublet_scheduler.core.matching import node_objection
+from sublet_scheduler.core.node import CardState, HostUse, NodeState, counted_grants
 
 NODES_LOOKED_AT = 32
 """Of all nodes that would do when empty, those on which the fewest shares are in the way."""

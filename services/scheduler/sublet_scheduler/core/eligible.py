@@ -9,8 +9,9 @@ from collections.abc import Hashable
 
 from sublet.model.claim import PodAsk
 from sublet_scheduler.core.assigning import Asked, wish_objection
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.matching import place_objection
+from sublet_scheduler.core.node import NodeState
 
 MOST_CLASSES = 256
 

@@ -28,7 +28,7 @@ from sublet_scheduler.core.clearing import (
     seats,
     seen_past,
 )
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.records import PodRecord, Stage
 from sublet_scheduler.core.shapes import Shape
 from sublet_scheduler.core.state import State

@@ -8,8 +8,8 @@ from sublet.model.claim import PodAsk, Wishes
 from sublet.model.ids import CardId
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Assigned, assign
-from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
+from sublet_scheduler.core.node import CardState, NodeState
 
 Kind = tuple[Vendor, int | None, str, int | None, int]
 """Of a card: vendor, memory in MiB, profile of a partition, and what shares may have together: memory in MiB

@@ -12,8 +12,8 @@ from sublet.model.reasons import ReportCode
 from sublet_scheduler.core.effects import StepDown
 from sublet_scheduler.core.endings import Endings
 from sublet_scheduler.core.facts import PodFacts
-from sublet_scheduler.core.fleet import HostUse
 from sublet_scheduler.core.gangs import Gangs
+from sublet_scheduler.core.node import HostUse
 from sublet_scheduler.core.records import PodRecord, Stage, host_use
 from sublet_scheduler.core.releases import Releases
 from sublet_scheduler.core.state import Reservation, State

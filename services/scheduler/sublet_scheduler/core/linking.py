@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
 
-from sublet_scheduler.core.fleet import CardState
 from sublet_scheduler.core.joined import LINKED, worth_of
+from sublet_scheduler.core.node import CardState
 
 MOST_SETS = 128
 _PLACES = 1 << 16

@@ -7,7 +7,7 @@ from sublet.model.claim import PodAsk, Requirement
 from sublet.model.ids import NodeName
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.facts import NodeFacts, Taint
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.node import NodeState
 
 HELD_EFFECTS = ("NoSchedule", "NoExecute")
 CORDONED = Taint(key="node.kubernetes.io/unschedulable")

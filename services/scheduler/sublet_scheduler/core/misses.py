@@ -15,9 +15,10 @@ from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, taken, wish_objection
 from sublet_scheduler.core.clearing import PASSING, Plan, seen_past
 from sublet_scheduler.core.eligible import Eligible, class_of
-from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.matching import node_objection, unprepared
 from sublet_scheduler.core.need import Load
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.shapes import Shape
 
 NODES_LOOKED_AT = 16

@@ -14,11 +14,12 @@ from sublet_scheduler.core.assigning import Patience, grants_of
 from sublet_scheduler.core.candidates import Candidates
 from sublet_scheduler.core.clearing import Plan, apart, counted, seen_past, without
 from sublet_scheduler.core.eligible import Eligible
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.limits import Amount, Limits
 from sublet_scheduler.core.linking import all_linked, worth
 from sublet_scheduler.core.matching import node_objection, only_node, totals_lag
 from sublet_scheduler.core.misses import Misses
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.refusals import Refusals
 from sublet_scheduler.core.scoring.fragmentation import Fragmentation
 from sublet_scheduler.core.scoring.workload import Workload

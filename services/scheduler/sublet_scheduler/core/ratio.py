@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from sublet_scheduler.core.fleet import NodeState, counted_grants
+from sublet_scheduler.core.node import NodeState, counted_grants
 from sublet_scheduler.core.size import Size
 
 LEAST = Size(cpu_milli=1, memory_bytes=2**20)

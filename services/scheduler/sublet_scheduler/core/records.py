@@ -12,7 +12,7 @@ from sublet.model.claim import ContainerKind, PodAsk
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import CardGrant, GrantState, LedgerGrant, NoRoom, Placement
 from sublet_scheduler.core.facts import PodFacts
-from sublet_scheduler.core.fleet import Booking, Held, HostUse
+from sublet_scheduler.core.node import Booking, Held, HostUse
 
 
 class Stage(StrEnum):

@@ -14,9 +14,10 @@ from sublet.model.ids import NodeName
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.assigning import Asked, Objections, Patience, assign
 from sublet_scheduler.core.eligible import class_of
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.larger import larger_than_any
 from sublet_scheduler.core.matching import node_objection
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.shapes import Shape
 
 MOST_KEPT = 64

@@ -16,8 +16,9 @@ from sublet_scheduler.core.assigning import Asked, Assigned, assign, grants_of, 
 from sublet_scheduler.core.clearing import after, counted
 from sublet_scheduler.core.eligible import class_of
 from sublet_scheduler.core.facts import NodeFacts
-from sublet_scheduler.core.fleet import Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.matching import place_objection
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.pools import NodePool
 from sublet_scheduler.core.records import PodRecord, host_use
 from sublet_scheduler.core.shapes import Shape

@@ -15,10 +15,11 @@ from sublet.model.ids import CardId, DecisionId, NodeName, PodRef, PodUid
 from sublet.model.placement import GrantState, LedgerGrant, NodeLedger, NoRoom, Placement, Shareable
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.effects import Effect
-from sublet_scheduler.core.fleet import Booking, Fleet, counted_grants
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.ledgers import Ledgers
 from sublet_scheduler.core.limits import Limits
 from sublet_scheduler.core.matching import unprepared
+from sublet_scheduler.core.node import Booking, counted_grants
 from sublet_scheduler.core.outside import OutsideUse
 from sublet_scheduler.core.placing import Placer
 from sublet_scheduler.core.pools import NodePool

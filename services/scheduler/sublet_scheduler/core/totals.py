@@ -7,7 +7,7 @@ from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.dialects.memoryunits import unit_name
 from sublet_scheduler.core.effects import WriteTotals
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.node import NodeState
 
 WRITTEN = f"{keys.PREFIX}totals"
 """Node annotation: the names of the totals that are ours, so that we never take away another's."""

@@ -20,7 +20,7 @@ from sublet.kube.kind import PODS
 from sublet.kube.port import Kube
 from sublet.model.card import Vendor
 from sublet.model.ids import NodeName, PodUid
-from sublet_scheduler.core.fleet import CardState, NodeState
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.records import Stage
 from sublet_scheduler.core.state import State
 

@@ -15,10 +15,10 @@ from typing import Any, get_args, get_type_hints
 
 from sublet_scheduler.core.candidates import Index
 from sublet_scheduler.core.events import Event
-from sublet_scheduler.core.fleet import NodeState
 from sublet_scheduler.core.gangs import Gathering
 from sublet_scheduler.core.holds import Hold
 from sublet_scheduler.core.limits import Amount
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.records import PodRecord
 from sublet_scheduler.core.scoring.workload import Seen
 from sublet_scheduler.core.state import Reservation, Rules

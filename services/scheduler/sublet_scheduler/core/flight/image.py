@@ -16,10 +16,10 @@ from sublet.model.errors import BadRequest
 from sublet.model.ids import NodeName
 from sublet_scheduler.core.candidates import Index
 from sublet_scheduler.core.engine import Engine
-from sublet_scheduler.core.fleet import NodeState
 from sublet_scheduler.core.flight.codec import Copied
 from sublet_scheduler.core.gangs import Gathering
 from sublet_scheduler.core.holds import Hold
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.ranking import Levels, Ranks
 from sublet_scheduler.core.records import PodRecord
 from sublet_scheduler.core.scoring.tables import Tables

@@ -1,7 +1,7 @@
 """Fill what is begun: least memory left on the chosen cards, then least free on the node."""
 
 from sublet_scheduler.core.assigning import Assigned
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.scoring.packing import packed
 
 

@@ -16,8 +16,9 @@ from math import floor
 
 from sublet.model.claim import PodAsk
 from sublet_scheduler.core.assigning import Asked, Assigned, CardOrder
-from sublet_scheduler.core.fleet import CardState, Fleet, NodeState
+from sublet_scheduler.core.fleet import Fleet
 from sublet_scheduler.core.need import Load
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.scoring.tables import Tables
 from sublet_scheduler.core.scoring.view import Lost, NodeView
 from sublet_scheduler.core.scoring.workload import Workload

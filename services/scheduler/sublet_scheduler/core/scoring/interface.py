@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sublet.model.claim import Policy
 from sublet_scheduler.core.assigning import Assigned, CardOrder
-from sublet_scheduler.core.fleet import NodeState
+from sublet_scheduler.core.node import NodeState
 from sublet_scheduler.core.scoring.binpack import binpack_score
 from sublet_scheduler.core.scoring.spread import spread_score
 

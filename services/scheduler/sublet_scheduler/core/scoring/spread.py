@@ -1,7 +1,7 @@
 """Stay apart: the node of which the smallest part is promised, then the one with most memory free."""
 
 from sublet_scheduler.core.assigning import Assigned
-from sublet_scheduler.core.fleet import CardState, NodeState
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.scoring.packing import FIELD_MAX, packed
 
 

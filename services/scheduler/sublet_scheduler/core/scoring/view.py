@@ -6,8 +6,8 @@ Uses are in thousandths of a card, weighted by the target workload; see `tables`
 from collections.abc import Iterator
 
 from sublet_scheduler.core.assigning import Assigned
-from sublet_scheduler.core.fleet import CardState, NodeState
 from sublet_scheduler.core.need import Load
+from sublet_scheduler.core.node import CardState, NodeState
 from sublet_scheduler.core.scoring.tables import KindTable, Row, Sized, Tables, idle_cell
 
 Lost = tuple[float, float, KindTable]
