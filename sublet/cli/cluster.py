@@ -15,7 +15,7 @@ from sublet.model.errors import Unavailable
 from sublet.model.health import Breaker, HealthState, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import CardUse, LedgerGrant, NodeLedger, Shareable
-from sublet.wire.health import breaker_in, verdict_in
+from sublet.wire.health import breaker_in, healthd_heartbeat_in, verdict_in
 from sublet.wire.ledger import node_ledger_in
 from sublet.wire.node import inventory_in, occupancy_in
 
@@ -76,6 +76,12 @@ async def read_verdicts(bus: Bus) -> list[Verdict]:
     """All verdicts by node, then card; raises Unavailable where the bus does not answer."""
     entries = await _entries(bus, subjects.VERDICTS_BUCKET)
     return sorted((verdict_in(one.value) for one in entries.values()), key=lambda one: (one.node, one.card))
+
+
+async def read_healthd_heartbeat(bus: Bus) -> int:
+    """When healthd last said that it judges, 0 where it never did. Raises Unavailable."""
+    entry = (await _entries(bus, subjects.HEALTHD_BUCKET)).get(subjects.HEALTHD_HEARTBEAT_KEY)
+    return healthd_heartbeat_in(entry.value) if entry else 0
 
 
 async def read_breaker(bus: Bus) -> Breaker:

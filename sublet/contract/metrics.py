@@ -63,6 +63,7 @@ SIGNALS_WAITING = "sublet_agent_signals_waiting"
 SLOTS = "sublet_agent_slots"
 STARTS_WAITING = "sublet_agent_starts_waiting"
 START_SECONDS = "sublet_agent_start_seconds"
+VERDICT_AGE_SECONDS = "sublet_agent_verdict_age_seconds"
 
 # healthd
 BREAKER_STATE = "sublet_healthd_breaker_state"

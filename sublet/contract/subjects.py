@@ -26,6 +26,7 @@ HEALTHD_BUCKET: Final = "sublet-healthd"
 
 LEDGER_META_KEY: Final = "_meta"
 BREAKER_KEY: Final = "breaker"
+HEALTHD_HEARTBEAT_KEY: Final = "heartbeat"
 
 INVENTORY: Final = "inventory"
 HEARTBEAT: Final = "heartbeat"

@@ -148,6 +148,12 @@ class Breaker(_message.Message):
     taken: _containers.RepeatedCompositeFieldContainer[Taken]
     def __init__(self, state: _Optional[str] = ..., why: _Optional[str] = ..., by: _Optional[str] = ..., since_ms: _Optional[int] = ..., taken: _Optional[_Iterable[_Union[Taken, _Mapping]]] = ...) -> None: ...
 
+class HealthdHeartbeat(_message.Message):
+    __slots__ = ("at_ms",)
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    def __init__(self, at_ms: _Optional[int] = ...) -> None: ...
+
 class Taken(_message.Message):
     __slots__ = ("node", "card", "reason", "model", "at_ms")
     NODE_FIELD_NUMBER: _ClassVar[int]

@@ -267,6 +267,18 @@ def breaker_out(breaker: Breaker) -> bytes:
     ).SerializeToString()
 
 
+def healthd_heartbeat_out(at_ms: int) -> bytes:
+    return pb.HealthdHeartbeat(at_ms=at_ms).SerializeToString()
+
+
+def healthd_heartbeat_in(body: bytes) -> int:
+    """Unix milliseconds; raises BadRequest where `body` is no heartbeat of healthd."""
+    try:
+        return pb.HealthdHeartbeat.FromString(body).at_ms
+    except DecodeError as error:
+        raise BadRequest(f"not a heartbeat of healthd: {error}") from error
+
+
 def breaker_in(body: bytes) -> Breaker:
     """Raises BadRequest where `body` is not the breaker."""
     try:

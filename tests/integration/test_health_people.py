@@ -17,10 +17,10 @@ from sublet.demo.apiserver.server import serve_api
 from sublet.demo.natsserver import NatsServer
 from sublet.kube.client import open_client
 from sublet.kube.kind import EVENTS, NAMESPACES
-from sublet.model.health import HealthState, ManualAct, SignalKind
+from sublet.model.health import HealthState, ManualAct, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.runtime.clock import unix_ms
-from sublet.wire.health import manual_out
+from sublet.wire.health import healthd_heartbeat_out, manual_out, verdict_out
 from tests.eventually import eventually
 from tests.integration.healthdstage import NODE, A, B, Stage
 
@@ -207,17 +207,19 @@ async def test_of_two_the_other_takes_over_and_announces_the_recovery_once(stage
 
 
 @pytest.mark.timeout(30)  # three processes start
-async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServer) -> None:
-    async def sublet(*arguments: str) -> str:
-        program = "import sys; from sublet.cli.main import main; sys.exit(main())"
-        command = (sys.executable, "-c", program, "health", *arguments, "--nats", nats_server.url)
-        ran = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        out, err = await ran.communicate()
-        assert ran.returncode == 0, err.decode()
-        return out.decode()
+async def sublet_health(server: NatsServer, *arguments: str) -> tuple[str, str]:
+    """What it prints, and what it says beside that."""
+    program = "import sys; from sublet.cli.main import main; sys.exit(main())"
+    command = (sys.executable, "-c", program, "health", *arguments, "--nats", server.url)
+    ran = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await ran.communicate()
+    assert ran.returncode == 0, err.decode()
+    return out.decode(), err.decode()
 
+
+async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServer) -> None:
     async with AsyncExitStack() as held:
         api = await held.enter_async_context(serve_api())
         kube = await held.enter_async_context(open_client(api.access))
@@ -228,12 +230,38 @@ async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServe
         async with stage.healthd():
             await stage.agent_says()
             await stage.until_state(HealthState.HEALTHY)
-            out = await sublet("hold", A, "--note", "fan", "--until", "8h", "--by", "ada")
+            held_so = ("--note", "fan", "--until", "8h", "--by", "ada")
+            out, _ = await sublet_health(nats_server, "hold", A, *held_so)
             assert out == f"{A}: held by ada\n"
             await eventually(lambda: A in stage.annotation())
-            [first, *_] = json.loads(await sublet("-o", "json"))
+            out, said = await sublet_health(nats_server, "-o", "json")
+            [first, *_] = json.loads(out)
             assert (first["card"], first["state"], first["hold"]["by"]) == (A, "held", "ada")
             assert first["hold"]["until"] is not None
-            history = await sublet("history", A)
+            assert (first["verdictAgeSeconds"] < 30, said) == (True, "")
+            history, _ = await sublet_health(nats_server, "history", A)
             assert "held by ada: fan" in history
             assert "healthy -> held" in history
+
+
+async def test_while_nobody_judges_the_table_says_so_and_shows_the_age_of_what_was_judged(
+    nats_server: NatsServer,
+) -> None:
+    ill = Verdict(
+        node=NODE,
+        card=A,
+        state=HealthState.CONDEMNED,
+        schedulable=False,
+        withheld=False,
+        at_ms=unix_ms() - 7_200_000,
+    )
+    async with open_bus(nats_server.url, name="test", layout=LAYOUT) as bus:
+        await bus.ensure_layout(LAYOUT, within_s=5)
+        await bus.put(subjects.VERDICTS_BUCKET, subjects.verdict_key(NODE, A), verdict_out(ill), within_s=5)
+        hour_ago = healthd_heartbeat_out(unix_ms() - 3_600_000)
+        await bus.put(subjects.HEALTHD_BUCKET, subjects.HEALTHD_HEARTBEAT_KEY, hour_ago, within_s=5)
+        out, said = await sublet_health(nats_server, "-o", "json")
+    [shown] = json.loads(out)
+    assert shown["state"] == "condemned"
+    assert 3_600 <= shown["verdictAgeSeconds"] < 3_660
+    assert said == "healthd has not been heard of for 1h: cards are shown as they were then\n"

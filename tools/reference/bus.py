@@ -12,7 +12,7 @@ KEYS = {
     ),
     subjects.VERDICTS_BUCKET: (subjects.verdict_key("n1.example", "GPU-0001"),),
     subjects.LEDGER_BUCKET: (subjects.ledger_key("n1.example"), subjects.LEDGER_META_KEY),
-    subjects.HEALTHD_BUCKET: (subjects.BREAKER_KEY,),
+    subjects.HEALTHD_BUCKET: (subjects.BREAKER_KEY, subjects.HEALTHD_HEARTBEAT_KEY),
 }
 MIB = 1 << 20
 

@@ -131,6 +131,7 @@ class Agent:
         self._box = SignalBox(
             bus, node=node, boot_id=boot_id, epoch=epoch, unix_ms=unix_ms, busy=self.engine.is_given
         )
+        self._healthd = feeds.HealthdSeen()
         self._kernel_log = KernelLog(settings.kernel_log) if settings.kernel_log else None
         self._wished: Mailbox[None] = Mailbox()
         self._read_ledger: Mailbox[int] = Mailbox()
@@ -161,7 +162,14 @@ class Agent:
             self._driver,
             grant_wait_s=settings.grant_wait_s,
             clock=monotonic_s,
-            measured=Metrics(self.registry, self.engine, self._box, bus).measured,
+            measured=Metrics(
+                self.registry,
+                self.engine,
+                self._box,
+                bus,
+                judged_ms=lambda: self._healthd.at_ms,
+                unix_ms=unix_ms,
+            ).measured,
         )
         self._registration = Registration(
             plugins,
@@ -184,6 +192,7 @@ class Agent:
             **self._signal_loops(),
             "signals": self._box.run,
             "verdicts": partial(feeds.feed_verdicts, bus, node, driver),
+            "healthd": partial(self._healthd.follow, bus),
             "ledger": partial(feeds.feed_ledger, bus, node, driver, self._publisher),
             "ledger-meta": partial(feeds.feed_ledger_meta, bus, driver),
             "ledger-reads": partial(feeds.read_ledger, bus, node, self._read_ledger, driver),

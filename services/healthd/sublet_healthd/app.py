@@ -30,6 +30,7 @@ from sublet_healthd.shell.devicetaints import DeviceTaints
 from sublet_healthd.shell.driver import Driver
 from sublet_healthd.shell.evictions import Evictions
 from sublet_healthd.shell.feeds import Feeds
+from sublet_healthd.shell.heartbeat import Heartbeat
 from sublet_healthd.shell.kubeevents import EventWriter, KubeEvents
 from sublet_healthd.shell.leadership import Leadership
 from sublet_healthd.shell.marks import Marks
@@ -135,6 +136,7 @@ class Healthd:
         }
         self._further = {name: loop for name, (wanted, loop) in optional.items() if wanted}
         self._leadership = Leadership(kube, namespace=settings.namespace) if settings.elect else None
+        self._heartbeat = Heartbeat(bus, unix_ms=unix_ms)
         self._feeds = Feeds(
             bus,
             self._driver,
@@ -159,6 +161,7 @@ class Healthd:
             "verdicts": self._after_restore(feeds.verdicts),
             "people": self._after_restore(self._people.run),
             "breaker": self._after_restore(self._breaker.run),
+            "heartbeat": self._after_restore(self._heartbeat.run),
             "reconcile": self._after_restore(self._reconcile_at_intervals),
         }
 

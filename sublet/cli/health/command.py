@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from typing import Any
 
 from sublet.cli import reaching
@@ -16,6 +17,8 @@ from sublet.model.ids import CardId
 
 COLUMNS = ("NODE", "CARD", "STATE", "REASONS", "SINCE", "ACTION", "VERDICT AGE", "NOTES")
 ACTIONS = (history, manual, policy, replay)
+SILENT_MS = 30_000
+"""Longer without a heartbeat of healthd, and whoever looks at verdicts should know."""
 
 
 def register(commands: Commands) -> None:
@@ -31,29 +34,36 @@ def register(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sublet.runtime.clock import unix_ms
 
-    verdicts, partitions = asyncio.run(_read(arguments))
+    verdicts, partitions, judged_ms = asyncio.run(_read(arguments))
     now_ms = unix_ms()
+    ages_ms = {one.card: max(0, now_ms - max(one.at_ms, judged_ms)) for one in verdicts}
     if arguments.output == "json":
-        print_json([document(verdict, partitions.get(verdict.card), now_ms=now_ms) for verdict in verdicts])
+        print_json([document(one, partitions.get(one.card), age_ms=ages_ms[one.card]) for one in verdicts])
     else:
-        rows = [_row(verdict, partitions.get(verdict.card), now_ms=now_ms) for verdict in verdicts]
+        rows = [
+            _row(one, partitions.get(one.card), now_ms=now_ms, age_ms=ages_ms[one.card]) for one in verdicts
+        ]
         print_table(COLUMNS, rows)
+    if verdicts and now_ms - judged_ms > SILENT_MS:
+        since = f"for {age(now_ms - judged_ms)}" if judged_ms else "since these verdicts"
+        print(f"healthd has not been heard of {since}: cards are shown as they were then", file=sys.stderr)
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> tuple[list[Verdict], dict[CardId, Card]]:
-    """The verdicts, and the partitions that agents list."""
-    from sublet.cli.cluster import read_inventories, read_verdicts
+async def _read(arguments: argparse.Namespace) -> tuple[list[Verdict], dict[CardId, Card], int]:
+    """The verdicts, the partitions that agents list, and when healthd last said that it judges."""
+    from sublet.cli.cluster import read_healthd_heartbeat, read_inventories, read_verdicts
 
     reaching.quiet_log()
     async with reaching.open_bus(arguments) as bus:
         verdicts = await read_verdicts(bus)
         listed = [card for one in (await read_inventories(bus)).values() for card in one.cards]
-    return verdicts, {part.id: part for card in listed for part in card.offered if part.parent}
+        judged_ms = await read_healthd_heartbeat(bus)
+    return verdicts, {part.id: part for card in listed for part in card.offered if part.parent}, judged_ms
 
 
-def document(verdict: Verdict, partition: Card | None = None, *, now_ms: int) -> dict[str, Any]:
-    """`partition` describes what was judged where that is no card."""
+def document(verdict: Verdict, partition: Card | None = None, *, age_ms: int) -> dict[str, Any]:
+    """`partition` describes what was judged where that is no card; since `age_ms` nobody vouches for it."""
     from sublet.wire.judged import rfc3339
 
     part = {"profile": partition.profile, "parent": partition.parent} if partition else {}
@@ -82,7 +92,7 @@ def document(verdict: Verdict, partition: Card | None = None, *, now_ms: int) ->
         "policy": verdict.policy,
         "rule": verdict.rule,
         "sequence": verdict.seq,
-        "verdictAgeSeconds": max(0, now_ms - verdict.at_ms) // 1000,
+        "verdictAgeSeconds": age_ms // 1000,
     }
 
 
@@ -94,7 +104,7 @@ def _held(hold: Hold | None) -> dict[str, Any] | None:
     return {"by": hold.by, "note": hold.note, "until": rfc3339(hold.until_ms) if hold.until_ms else None}
 
 
-def _row(verdict: Verdict, partition: Card | None, *, now_ms: int) -> tuple[str, ...]:
+def _row(verdict: Verdict, partition: Card | None, *, now_ms: int, age_ms: int) -> tuple[str, ...]:
     notes = [f"{partition.profile} of {partition.parent}"] if partition else []
     notes += [f"held by {verdict.hold.by}: {verdict.hold.note}"] if verdict.hold else []
     notes += [f"breaker {verdict.breaker}"] if verdict.breaker else []
@@ -106,7 +116,7 @@ def _row(verdict: Verdict, partition: Card | None, *, now_ms: int) -> tuple[str,
         ",".join(reason.id for reason in verdict.reasons) or "-",
         age(now_ms - verdict.since_ms),
         verdict.action.value,
-        age(now_ms - verdict.at_ms),
+        age(age_ms),
         "; ".join(notes) or "-",
     )
 

@@ -1,5 +1,6 @@
 """What a scrape of the agent shows of grants."""
 
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -12,17 +13,24 @@ from sublet.bus.layout import LAYOUT
 from sublet.bus.memory import MemoryBus
 from sublet.contract import metrics as names
 from sublet.model.ids import CardId, PodUid
-from tests.unit.agent.words import NODE, UID, A, B, cards, engine, grant, ledger, observed
+from tests.unit.agent.words import NODE, UID, A, B, cards, engine, grant, ledger, observed, verdict
 
 
-def scraped(*grants: Any, processes: tuple[Process, ...]) -> CollectorRegistry:
+def scraped(
+    *grants: Any,
+    processes: tuple[Process, ...] = (),
+    verdicts: tuple[ev.VerdictSeen, ...] = (),
+    judged_ms: int = 0,
+) -> CollectorRegistry:
     one = engine()
     one.handle(cards(A, B), now=0)
+    for told in verdicts:
+        one.handle(told, now=0)
     one.handle(ev.LedgerSeen(ledger(*grants)), now=0)
     one.handle(observed(processes=processes), now=1)
     registry, bus = CollectorRegistry(), MemoryBus(LAYOUT)
     box = SignalBox(bus, node=NODE, boot_id="b1", epoch="e1", unix_ms=lambda: 1)
-    Metrics(registry, one, box, bus)
+    Metrics(registry, one, box, bus, judged_ms=lambda: judged_ms, unix_ms=lambda: 100_000)
     return registry
 
 
@@ -54,3 +62,15 @@ def test_containers_of_one_pod_that_share_a_card_are_told_together() -> None:
     registry = scraped(grant(A), grant(A, container="side"), processes=(process(A, 1, 100),))
     assert used(registry, A, "") == 100
     assert used(registry, A, "main") is None
+
+
+def age_s(registry: CollectorRegistry) -> float | None:
+    where = dict(zip(names.CARD_LABELS, names.card_labels(NODE, A, index=0), strict=True))
+    return registry.get_sample_value(names.VERDICT_AGE_SECONDS, where)
+
+
+def test_a_verdict_is_as_old_as_the_last_word_of_whoever_judges() -> None:
+    told = ev.VerdictSeen(replace(verdict(A, withheld=False).verdict, at_ms=10_000))
+    assert age_s(scraped(verdicts=(told,))) == 90
+    assert age_s(scraped(verdicts=(told,), judged_ms=95_000)) == 5
+    assert age_s(scraped()) is None

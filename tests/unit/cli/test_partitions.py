@@ -69,6 +69,6 @@ async def test_what_no_agent_lists_is_no_part_of_an_inventory(bus: MemoryBus) ->
 async def test_a_verdict_of_a_partition_names_its_card(bus: MemoryBus) -> None:
     [listed] = (await read_inventories(bus))[NODE].cards
     [part] = listed.offered
-    shown = document(verdict("n1", "A1", bad=True), part, now_ms=0)
+    shown = document(verdict("n1", "A1", bad=True), part, age_ms=0)
     assert (shown["card"], shown["profile"], shown["parent"]) == ("A1", "1g.5gb", "A")
-    assert "parent" not in document(verdict("n1", "A", bad=False), now_ms=0)
+    assert "parent" not in document(verdict("n1", "A", bad=False), age_ms=0)

@@ -16,7 +16,7 @@ from sublet.model.errors import BadRequest, NotFound, Unavailable
 from sublet.model.health import SignalKind
 from sublet.model.ids import CardId, NodeName
 from sublet.model.placement import NodeLedger
-from sublet.wire.health import verdict_in
+from sublet.wire.health import healthd_heartbeat_in, verdict_in
 from sublet.wire.ledger import ledger_meta_in, node_ledger_in
 from sublet_agent.core import event as ev
 from sublet_agent.core.edits import Node
@@ -92,6 +92,23 @@ async def feed_verdicts(bus: Bus, node: NodeName, driver: Driver) -> None:
                         pass
             except BadRequest as error:
                 log.warning("verdict.unreadable", error=str(error))
+
+
+class HealthdSeen:
+    """When healthd last said that it judges; 0 until it did."""
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+
+    async def follow(self, bus: Bus) -> None:
+        key = subjects.HEALTHD_HEARTBEAT_KEY
+        async with aclosing(bus.follow(subjects.HEALTHD_BUCKET, key)) as changes:
+            async for change in changes:
+                if isinstance(change, Upserted):
+                    try:
+                        self.at_ms = healthd_heartbeat_in(change.entry.value)
+                    except BadRequest as error:
+                        log.warning("healthd_heartbeat.unreadable", error=str(error))
 
 
 async def feed_ledger(bus: Bus, node: NodeName, driver: Driver, publisher: Publisher) -> None:

@@ -1,7 +1,7 @@
 """The agent's metrics; labels of cards are those of dcgm-exporter, so that the two can be joined."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,7 +17,17 @@ from sublet_agent.shell.signals import SignalBox
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry, engine: Engine, box: SignalBox, bus: Bus) -> None:
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        engine: Engine,
+        box: SignalBox,
+        bus: Bus,
+        *,
+        judged_ms: Callable[[], int],
+        unix_ms: Callable[[], int],
+    ) -> None:
+        """`judged_ms`: when healthd last said that its verdicts stand, 0 where it never did."""
         self._start = Histogram(
             names.START_SECONDS,
             "How long a PreStartContainer call took, by whether the container could start",
@@ -25,7 +35,7 @@ class Metrics:
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
             registry=registry,
         )
-        registry.register(_Scrape(engine, box, bus))
+        registry.register(_Scrape(engine, box, bus, judged_ms, unix_ms))
 
     def measured(self, seconds: float, allowed: bool) -> None:
         self._start.labels(str(allowed).lower()).observe(seconds)
@@ -34,7 +44,16 @@ class Metrics:
 class _Scrape(Collector):
     """Read from the engine when asked, so that nothing has to be kept in step."""
 
-    def __init__(self, engine: Engine, box: SignalBox, bus: Bus) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        box: SignalBox,
+        bus: Bus,
+        judged_ms: Callable[[], int],
+        unix_ms: Callable[[], int],
+    ) -> None:
+        self._judged_ms = judged_ms
+        self._unix_ms = unix_ms
         self._engine = engine
         self._box = box
         self._bus = bus
@@ -42,6 +61,7 @@ class _Scrape(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._cards()
         yield from self._grants()
+        yield from self._verdicts()
         engine = self._engine
         held = engine.held
         slots = GaugeMetricFamily(names.SLOTS, "Slots by state", labels=("state",))
@@ -85,6 +105,21 @@ class _Scrape(Collector):
                 outside.add_metric(labels, sum(use.outside_mib for use in parts))
                 users.add_metric(labels, len({who for use in parts for who in use.outside_by}))
         yield from (memory, lost, used, outside, users)
+
+    def _verdicts(self) -> Iterator[Metric]:
+        """A verdict stands as long as healthd says that it judges; of one that changed later, since then."""
+        age = GaugeMetricFamily(
+            names.VERDICT_AGE_SECONDS,
+            "Since when nobody vouches for the verdict that the node acts on",
+            labels=names.CARD_LABELS,
+        )
+        cards = self._engine.cards or {}
+        for verdict in self._engine.verdicts.values():
+            if (card := cards.get(verdict.card)) is not None:
+                last_ms = max(verdict.at_ms, self._judged_ms())
+                labels = names.labels_of(self._engine.config.node, card)
+                age.add_metric(labels, max(0, self._unix_ms() - last_ms) / 1000)
+        yield age
 
     def _grants(self) -> Iterator[Metric]:
         promised = GaugeMetricFamily(
