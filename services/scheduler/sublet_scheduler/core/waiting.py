@@ -33,8 +33,9 @@ TOLD_OTHERWISE = frozenset({Reason.PREEMPTING, Reason.GANG_NO_ROOM, Reason.GANG_
 
 LOOKS_A_PLAN = 800
 """As so many looks at a node counts the search for a place to keep."""
-LOOKS_A_POD = 12
-"""And as so many what there is to do with each pod."""
+LOOKS_A_POD = 8
+LOOKS_A_PLACED = 50
+"""And as so many what there is to do with each pod that is passed, and with one that gets a place."""
 
 
 @dataclass(slots=True)
@@ -46,7 +47,8 @@ class _Pass:
     tried: set[GangId] = field(default_factory=set)
     without_room: PodRecord | None = None
     """No place was found for it, and it is not known yet why."""
-    stepped: int = 0
+    cost: int = 0
+    """Of the pods that were tried, as looks at nodes."""
 
 
 class Waiting:
@@ -87,8 +89,8 @@ class Waiting:
         until = self._looks + state.rules.looks_a_slice
         while under_way.rest and self._looks < until:
             if self._step(under_way, under_way.rest[0], until - self._looks, now):
-                under_way.rest.popleft()
-                under_way.stepped += 1
+                record = under_way.rest.popleft()
+                under_way.cost += LOOKS_A_POD if record.stage is Stage.WAITING else LOOKS_A_PLACED
         if not under_way.rest:
             self._pass = None
             self._holds.end()
@@ -110,9 +112,8 @@ class Waiting:
     @property
     def _looks(self) -> int:
         """What this pass has cost, as looks at nodes."""
-        stepped = self._pass.stepped if self._pass else 0
-        searched = self._holds.searches * LOOKS_A_PLAN
-        return self._state.placer.looks + searched + stepped * LOOKS_A_POD
+        tried = self._pass.cost if self._pass else 0
+        return self._state.placer.looks + self._holds.searches * LOOKS_A_PLAN + tried
 
     def _step(self, under_way: _Pass, record: PodRecord, most: int, now: float) -> bool:
         """Try one pod, or the gang that it belongs to; False where that takes more than `most` looks."""
