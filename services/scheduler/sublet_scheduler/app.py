@@ -152,7 +152,7 @@ async def _run(
     namespaces = Namespaces(kube, manage_all=settings.manage_all)
     pods = Pods(kube, reader, driver.submit)
     nodes = Nodes(kube, options, driver.submit)
-    quotas = Quotas(kube, driver.submit)
+    quotas = Quotas(kube, driver.submit, options=options)
     feeds = Feeds(bus, driver.submit, cards, dropped=metrics.dropped, unix_ms=unix_ms)
     ledger = Ledger(
         bus,

@@ -173,4 +173,8 @@ HAMI = Hami(
     result_keys=frozenset({NODE, TIME, TO_ALLOCATE, ALLOCATED, BIND_PHASE, BIND_TIME}),
     result_labels=(NODE,),
     scheduler="hami-scheduler",
+    quota_keys=(
+        (f"{keys.LIMIT_PREFIX}{keys.HAMI_MEMORY}", keys.LIMIT_MEMORY),
+        (f"{keys.LIMIT_PREFIX}{keys.HAMI_CORES}", keys.LIMIT_CORE),
+    ),
 )

@@ -130,6 +130,8 @@ class Dialect(ABC):
     """Beginnings of labels that only the scheduler writes in this dialect's name."""
     scheduler: str = ""
     """What its pods name in spec.schedulerName."""
+    quota_keys: tuple[tuple[str, str], ...] = ()
+    """Keys of a ResourceQuota, each with ours that says the same."""
     label_variables: tuple[LabelVariable, ...] = ()
     """Variables that its shares have on nodes with certain labels alone."""
 

@@ -9,6 +9,7 @@ from sublet_scheduler.core.events import QuotaGone, QuotaSeen, QuotasListed
 from sublet_scheduler.core.limits import Quota
 from sublet_scheduler.shell.quotas import Quotas, read_quota
 
+from sublet.contract.dialects.interface import HAMI_NAME, NATIVE_NAME, Options
 from sublet.kube.kind import RESOURCE_QUOTAS
 from sublet.kube.port import MergePatch
 from tests.eventually import eventually
@@ -22,9 +23,12 @@ async def on() -> AsyncIterator[Cluster]:
         yield built
 
 
-def quota(hard: dict[str, Any], **spec: Any) -> Quota:
+HAMI = Options(enabled=(NATIVE_NAME, HAMI_NAME))
+
+
+def quota(hard: dict[str, Any], *, options: Options = Options(), **spec: Any) -> Quota:  # noqa: B008
     body = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": hard, **spec}}
-    seen = read_quota(json.dumps(body).encode())
+    seen = read_quota(json.dumps(body).encode(), options=options)
     assert seen.namespace == "team"
     return seen.quota
 
@@ -48,6 +52,14 @@ def test_a_value_that_cannot_be_read_allows_nothing() -> None:
 
 def test_a_quota_with_a_scope_counts_for_every_pod() -> None:
     assert quota({"limits.sublet.dev/gpu": "1"}, scopes=["NotTerminating"]) == Quota(name="q", cards=1)
+
+
+def test_keys_of_a_dialect_count_where_it_is_on_and_the_lower_limit_holds() -> None:
+    hard = {"limits.nvidia.com/gpumem": "3000", "limits.nvidia.com/gpucores": "0"}
+    assert quota(hard) == Quota(name="q")
+    assert quota(hard, options=HAMI) == Quota(name="q", memory_mib=3_000, core_percent=0)
+    both = hard | {"limits.sublet.dev/gpu-memory": "2000", "limits.sublet.dev/gpu-core": "50"}
+    assert quota(both, options=HAMI) == Quota(name="q", memory_mib=2_000, core_percent=0)
 
 
 async def test_quotas_are_told_as_long_as_they_limit_something_of_ours(on: Cluster) -> None:

@@ -1,15 +1,19 @@
 """Follows the ResourceQuotas that limit what a namespace may hold of cards.
 
-Kubernetes itself counts nothing under our keys; a value that cannot be read allows nothing.
+Kubernetes itself counts nothing under our keys, nor under those of the dialects that are on and have some; a
+value that cannot be read allows nothing.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
 import structlog
 
 from sublet.contract import keys
+from sublet.contract.dialects import enabled
+from sublet.contract.dialects.interface import Options
 from sublet.contract.quantity import whole_number
 from sublet.kube.kind import RESOURCE_QUOTAS
 from sublet.kube.port import Kube
@@ -19,12 +23,16 @@ from sublet_scheduler.core.limits import Quota
 
 log = structlog.get_logger()
 
+DEFAULT = Options()
+
 
 class Quotas:
     """`listed` is set once every quota was told."""
 
-    def __init__(self, kube: Kube, submit: Callable[[Event], Awaitable[None]]) -> None:
-        self._reflector = Reflector(kube, RESOURCE_QUOTAS, decode=read_quota)
+    def __init__(
+        self, kube: Kube, submit: Callable[[Event], Awaitable[None]], *, options: Options = DEFAULT
+    ) -> None:
+        self._reflector = Reflector(kube, RESOURCE_QUOTAS, decode=partial(read_quota, options=options))
         self._submit = submit
         self._told: set[tuple[str, str]] = set()
         self.listed = False
@@ -51,21 +59,26 @@ class Quotas:
                 assert_never(change)
 
 
-def read_quota(raw: bytes) -> QuotaSeen:
+def read_quota(raw: bytes, *, options: Options = DEFAULT) -> QuotaSeen:
+    """Raises msgspec.DecodeError and KeyError where it is no ResourceQuota."""
     quota = msgspec.json.decode(raw, type=dict[str, Any])
     meta, spec = quota["metadata"], quota.get("spec") or {}
     name, namespace = meta["name"], meta["namespace"]
-    hard = {key: value for key, value in (spec.get("hard") or {}).items() if key in _UNITS}
+    known = _known(options)
+    hard = {key: value for key, value in (spec.get("hard") or {}).items() if key in known}
     if hard and (spec.get("scopes") or spec.get("scopeSelector")):
         log.warning("quota.scope_ignored", namespace=namespace, quota=name)
-    amounts = {key: _amount(namespace, name, key, hard.get(key)) for key in _UNITS}
+    amounts: dict[str, int] = {}
+    for key, value in hard.items():
+        amount = _amount(f"{namespace}/{name}", key, value, unit=_UNITS[known[key]])
+        amounts[known[key]] = min(amount, amounts.get(known[key], amount))
     return QuotaSeen(
         namespace,
         Quota(
             name=name,
-            cards=amounts[keys.LIMIT_CARDS],
-            memory_mib=amounts[keys.LIMIT_MEMORY],
-            core_percent=amounts[keys.LIMIT_CORE],
+            cards=amounts.get(keys.LIMIT_CARDS),
+            memory_mib=amounts.get(keys.LIMIT_MEMORY),
+            core_percent=amounts.get(keys.LIMIT_CORE),
         ),
     )
 
@@ -73,13 +86,16 @@ def read_quota(raw: bytes) -> QuotaSeen:
 _UNITS = {keys.LIMIT_CARDS: "cards", keys.LIMIT_MEMORY: "MiB", keys.LIMIT_CORE: "percent"}
 
 
-def _amount(namespace: str, name: str, key: str, value: object) -> int | None:
-    if value is None:
-        return None
-    amount = whole_number(value, key=key, unit=_UNITS[key], least=0, stored=True)
+def _known(options: Options) -> dict[str, str]:
+    """What may stand in a quota, and which of our keys it is."""
+    return {key: key for key in _UNITS} | dict(pair for one in enabled(options) for pair in one.quota_keys)
+
+
+def _amount(quota: str, key: str, value: object, *, unit: str) -> int:
+    amount = whole_number(value, key=key, unit=unit, least=0, stored=True)
     if isinstance(amount, int):
         return amount
-    log.warning("quota.unreadable", namespace=namespace, quota=name, error=str(amount))
+    log.warning("quota.unreadable", quota=quota, error=str(amount))
     return 0
 
 
