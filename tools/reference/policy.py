@@ -94,6 +94,7 @@ def _judged(rule: Rule) -> tuple[str, ...]:
         leaves = "no; only noted"
     elif rule.repeat:
         by = " from different pods" if rule.repeat.distinct_workloads else ""
+        by += " in the same part of the card" if rule.repeat.same_unit else ""
         leaves = f"no; suspect from {rule.repeat.count} times{by} on"
     elif rule.decode:
         leaves += "; where the kernel's line says more, that counts"

@@ -192,6 +192,14 @@ def test_faults_of_several_workloads_make_the_card_suspect_those_of_one_do_not()
     assert (judge.state(), judge.verdict().schedulable) == (HealthState.SUSPECT, True)
 
 
+def test_a_storm_under_one_pod_does_not_hide_what_another_saw_before() -> None:
+    judge = Clocked()
+    judge.at(0, somebody("default/a"), xid(0, 31))
+    judge.at(60, somebody("default/b"), *(xid(60, 13, source="file", seq=n) for n in range(1, 40)))
+    judge.at(61, xid(61, 31))
+    assert judge.state() is HealthState.SUSPECT
+
+
 def test_a_lost_card_is_lost_at_once_and_recovers_when_it_is_seen_again() -> None:
     judge = idle_card()
     judge.at(10, sees(10, "probe", value="lost"))

@@ -11,7 +11,7 @@ STORM_MS = 100
 """Within it, equal faults are remembered as one with their number."""
 CODES = 64
 """The most codes that are remembered of one card."""
-TEXT_DECIDES = frozenset({74, *range(144, 151), 154})
+TEXT_DECIDES = frozenset({13, 74, *range(144, 151), 154})
 """Codes whose line says what to do; that telling is passed on even as the second, and judged as the same."""
 
 

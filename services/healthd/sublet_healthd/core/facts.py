@@ -39,6 +39,13 @@ class Sighting:
     at_ms: int
     sources: frozenset[str]
     workload: str
+    unit: str = ""
+    """The part of the card that the kernel's line names."""
+
+    @property
+    def likeness(self) -> tuple[int, str, str]:
+        """The same for faults that are told apart by their time alone."""
+        return (self.code, self.workload, self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from sublet_healthd.core import level
 from sublet_healthd.core.facts import Facts, Sighting
 from sublet_healthd.core.nvlink import DECODED, decoded, link_of
 from sublet_healthd.core.offender import cured, offending
-from sublet_healthd.core.policy import DEGRADED, HOLD, LOST, Policy, Rule
+from sublet_healthd.core.policy import HOLD, LOST, Policy, Rule
+from sublet_healthd.core.repeats import class_of, newest, unit_of
 
 SAME_FAULT_MS = 5_000
 RECOVERY_ACTION_XID = 154
@@ -133,12 +134,21 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
         return facts  # a person has looked at it, or a reset has answered it
     recent = [one for one in facts.sightings if one.at_ms > at_ms - policy.timing.window_ms]
     twin = next((one for one in recent if _same_fault(one, signal)), None)
+    unit = unit_of(signal.raw)
     if twin:
-        recent[recent.index(twin)] = replace(twin, sources=twin.sources | {signal.source})
+        recent[recent.index(twin)] = replace(
+            twin, sources=twin.sources | {signal.source}, unit=twin.unit or unit
+        )
     else:
-        seen = Sighting(code=signal.code, at_ms=at_ms, sources=frozenset({signal.source}), workload=workload)
+        seen = Sighting(
+            code=signal.code,
+            at_ms=at_ms,
+            sources=frozenset({signal.source}),
+            workload=workload,
+            unit=unit,
+        )
         recent.append(seen)
-    facts = replace(facts, sightings=tuple(recent[-16:]))
+    facts = replace(facts, sightings=newest(recent))
     if signal.kind is SignalKind.XID:
         rule, facts = _decoded(policy, facts, rule, signal)
     rule = offending(policy, facts, rule, reason_id, at_ms=at_ms)
@@ -152,7 +162,7 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
         reason_id,
         at_ms=at_ms,
         count=count,
-        klass=_class(rule, facts, signal.code),
+        klass=class_of(rule, facts.sightings, signal.code),
         instance=(signal.gi, signal.ci),
     )
 
@@ -185,14 +195,6 @@ def _same_fault(one: Sighting, signal: Signal) -> bool:
     """The same fault told by another way."""
     near = abs(one.at_ms - signal.at_ms) < SAME_FAULT_MS
     return one.code == signal.code and near and signal.source not in one.sources
-
-
-def _class(rule: Rule, facts: Facts, code: int) -> str:
-    if rule.repeat is None:
-        return rule.klass
-    alike = [one for one in facts.sightings if one.code == code]
-    times = len({one.workload for one in alike}) if rule.repeat.distinct_workloads else len(alike)
-    return DEGRADED if times >= rule.repeat.count else rule.klass
 
 
 def _recovery_action(policy: Policy, facts: Facts, value: str, *, at_ms: int) -> Facts:

@@ -16,6 +16,8 @@ class Repeat:
 
     count: int
     distinct_workloads: bool = False
+    same_unit: bool = False
+    """Where the kernel's line names the part of the card, only faults of the same part count together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,6 @@ def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key
         action = Action(str(told["action"]))
     except ValueError:
         raise BadRequest(f"{where}: action {told['action']!r} is not one of {', '.join(Action)}") from None
-    repeat = told.get("repeat")
     return Rule(
         label=f"{kind}:{codes}",
         klass=str(told["class"]),
@@ -200,9 +199,9 @@ def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key
         leave=bool(told["leave"]),
         clears_on=clears_on,
         name=str(told.get("name", "")),
-        repeat=repeat if isinstance(repeat, Repeat) or not repeat else Repeat(**repeat),
+        repeat=_repeat(told.get("repeat"), where),
         ignore=bool(told.get("ignore", False)),
-        above=float(told.get("above", 0)),
+        above=_above(told.get("above", 0), where),
         ends_in_reset=bool(told.get("ends_in_reset", False)),
         decode=_decoded(told, codes, where),
         vendor=str(told.get("vendor", "")),
@@ -218,6 +217,24 @@ def _decoded(told: Mapping[str, Any], codes: str, where: str) -> bool:
             f"{where}: decode is for XIDs whose lines are decoded", hint="These are 74 and 144 to 150"
         )
     return wanted
+
+
+def _repeat(told: Any, where: str) -> Repeat | None:
+    if told is None or isinstance(told, Repeat):
+        return told
+    known = {one.name: one for one in fields(Repeat)}
+    if not isinstance(told, dict) or "count" not in told or not told.keys() <= known.keys():
+        raise BadRequest(f"{where}: repeat {told!r} does not consist of count and any of {', '.join(known)}")
+    count = told["count"]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise BadRequest(f"{where}: repeat count {count!r} is not a number of times")
+    return Repeat(count=count, **{name: bool(value) for name, value in told.items() if name != "count"})
+
+
+def _above(told: Any, where: str) -> float:
+    if not isinstance(told, int | float) or isinstance(told, bool):
+        raise BadRequest(f"{where}: above {told!r} is not a number")
+    return float(told)
 
 
 def _columns(rule: Rule) -> dict[str, Any]:
