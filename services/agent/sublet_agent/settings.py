@@ -1,13 +1,13 @@
 """The agent's settings, each from ``SUBLET_<NAME>``; the reason of a default stands beside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
 from sublet.model.errors import BadRequest
-from sublet.runtime.settings import read_settings
+from sublet.runtime.settings import OR_ZERO, read_settings
 from sublet_agent.core.edits import Injection, Runtime
 
 
@@ -49,7 +49,7 @@ class Settings:
     """How cards come into containers: CDI, or variables that the runtime reads."""
     runtime: Runtime = Runtime.PLAIN
     """nvidia: its container runtime is the node's default, and must not inject a second time."""
-    grant_wait_s: float = 20.0
+    grant_wait_s: float = field(default=20.0, metadata=OR_ZERO)
     """Longest wait for the ledger's grant; the kubelet gives PreStartContainer 30 s."""
     heartbeat_s: float = 5.0
     poll_s: float = 10.0
@@ -67,7 +67,7 @@ class Settings:
     """Where NVIDIA's driver says which device lets a process use a MIG instance."""
     amd_exporter: str = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
     """Where AMD's device metrics exporter answers, if it runs."""
-    list_debounce_s: float = 0.2
+    list_debounce_s: float = field(default=0.2, metadata=OR_ZERO)
     """Every list makes the kubelet write its checkpoint, so changes in quick succession become one."""
 
     @property

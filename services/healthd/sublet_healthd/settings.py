@@ -54,15 +54,15 @@ class Settings:
     def from_env(cls, env: Mapping[str, str]) -> Self:
         """Raises BadRequest for an unknown name, a value of another type, or one that is not positive."""
         settings = read_settings(cls, env)
-        for name in ("idle_grace_s", "probation_s", "silence_s", "reconcile_s"):
-            if getattr(settings, name) <= 0:
-                raise BadRequest(f"SUBLET_{name.upper()}={getattr(settings, name)} is not above 0")
         if settings.device_taints not in EFFECTS:
             raise BadRequest(
-                f"SUBLET_DEVICE_TAINTS={settings.device_taints!r} is neither None nor NoSchedule"
+                f"SUBLET_DEVICE_TAINTS={settings.device_taints!r} is neither None nor NoSchedule",
+                hint="Leave it away to write no DeviceTaintRules",
             )
         if unknown := sorted(set(settings.marks) - set(MARKED)):
-            raise BadRequest(f"SUBLET_MARKS names {', '.join(unknown)}", hint=f"Known: {', '.join(MARKED)}")
+            raise BadRequest(
+                f"SUBLET_MARKS names {', '.join(map(repr, unknown))}", hint=f"Known: {', '.join(MARKED)}"
+            )
         return settings
 
 
@@ -75,8 +75,11 @@ def read_policy(settings: Settings) -> Policy:
     try:
         named = settings.policy or DEFAULT
         policy = preset(named) if named in PRESETS else parse_policy(Path(named).read_text())
-    except OSError as error:
-        raise BadRequest(f"SUBLET_POLICY={settings.policy!r} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise BadRequest(
+            f"SUBLET_POLICY={settings.policy!r} cannot be read: {error}",
+            hint=f"Write the path of a policy, or one of {', '.join(PRESETS)}",
+        ) from None
     timing = replace(
         policy.timing,
         idle_grace_ms=round(settings.idle_grace_s * 1000),

@@ -1,17 +1,22 @@
 """What the scheduler can be told from outside: each field is ``SUBLET_<FIELD>`` in the environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 
 from sublet.contract import dialects
 from sublet.contract.dialects.interface import IN_A_CLUSTER, Options
 from sublet.contract.dialects.memoryunits import MemoryUnits
 from sublet.contract.overcommit import Overcommit
+from sublet.contract.qualified import is_domain, is_qualified
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
+from sublet.runtime.settings import OR_ZERO
 from sublet_scheduler.core.outside import OutsideUse
 
 MOST_PLACEHOLDERS = 100
+LONGEST_BUDGET_S = 28.0
+"""Kubernetes waits for no webhook longer than 30 s."""
 
 
 class MemoryUnit(StrEnum):
@@ -52,21 +57,21 @@ class Settings:
     """How long kube-scheduler may fail to bind a released pod before its pin is given up."""
     preemption: bool = True
     """Evict pods of lower priority for pods that find no room."""
-    gang_s: float = 600.0
+    gang_s: float = field(default=600.0, metadata=OR_ZERO)
     """After so long a gang that lacks pods is reported, or given up where another controller described it."""
     queue_holds: int = 16
     """So many waiting pods at the head of the queue have a place kept for them; 0: small pods pass freely."""
-    queue_hold_s: float = 600.0
+    queue_hold_s: float = field(default=600.0, metadata=OR_ZERO)
     """After so long without anybody leaving the kept place, one on another node is kept."""
     ratios: str = ""
     """Path of a file that says how much CPU and memory is kept for each idle card; empty: none."""
     ballast_image: str = "registry.k8s.io/pause:3.10"
     """What the pods run that keep it: any program that does nothing, and does it until it is told to end."""
-    ballast_wait_s: float = 10.0
+    ballast_wait_s: float = field(default=10.0, metadata=OR_ZERO)
     """The longest that a pod with cards is held until the ballast of its node has made room for it."""
     placeholders: int = 0
     """So many pods, one for each node that is missing, ask an autoscaler for nodes at most; 0: none does."""
-    placeholder_after_s: float = 10.0
+    placeholder_after_s: float = field(default=10.0, metadata=OR_ZERO)
     """For so long a pod waits before a placeholder stands for it."""
     placeholder_image: str = "registry.k8s.io/pause:3.10"
     """What a placeholder runs if it ever does: any program that does nothing."""
@@ -74,7 +79,7 @@ class Settings:
     """Placeholders ask for so many cards under this name alone; empty: for all that the pods ask for."""
     node_pools: str = ""
     """Path of an inventory of nodes that an autoscaler can add, also when none like them is there yet."""
-    drain_s: float = 5.0
+    drain_s: float = field(default=5.0, metadata=OR_ZERO)
     """How long the webhook still answers after SIGTERM: endpoints are withdrawn with a lag."""
     dialects: tuple[str, ...] = IN_A_CLUSTER
     """Whose spellings of a claim are read: all but HAMi's, whose names overlap with NVIDIA's."""
@@ -117,6 +122,32 @@ class Settings:
                 f"SUBLET_PLACEHOLDERS={self.placeholders} is not from 0 to {MOST_PLACEHOLDERS}",
                 hint="It is how many nodes an autoscaler is asked for at once; 0 means none",
             )
+        if self.decision_budget_s > LONGEST_BUDGET_S:
+            raise BadRequest(
+                f"SUBLET_DECISION_BUDGET_S={self.decision_budget_s} is more than {LONGEST_BUDGET_S}",
+                hint="It must stay below the webhook's timeoutSeconds, which is 30 at most",
+            )
+        if self.queue_holds < 0:
+            raise BadRequest(
+                f"SUBLET_QUEUE_HOLDS={self.queue_holds} is below 0", hint="0 means that no place is kept"
+            )
+        for name in self.webhook_names or ("",):
+            if not (is_domain(name) or _is_address(name)):
+                raise BadRequest(
+                    f"SUBLET_WEBHOOK_NAMES names {name!r}, which is neither a DNS name nor an address",
+                    hint="Write what the API server calls, for example sublet-scheduler.sublet-system.svc",
+                )
+        for key in self.tolerate_taints:
+            if not is_qualified(key):
+                raise BadRequest(
+                    f"SUBLET_TOLERATE_TAINTS names {key!r}, which can be no taint's key",
+                    hint="Write keys alone, without value and effect, for example nvidia.com/gpu",
+                )
+        if self.placeholder_resource and not is_qualified(self.placeholder_resource, with_domain=True):
+            raise BadRequest(
+                f"SUBLET_PLACEHOLDER_RESOURCE={self.placeholder_resource!r} can be no extended resource",
+                hint="Write for example nvidia.com/gpu",
+            )
         if self.volcano_memory_factor < 1:
             raise BadRequest(
                 f"SUBLET_VOLCANO_MEMORY_FACTOR={self.volcano_memory_factor} is not at least 1",
@@ -152,3 +183,11 @@ class Settings:
             keep_scheduler_name=self.keep_scheduler_name,
             tolerate=self.tolerate_taints,
         )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

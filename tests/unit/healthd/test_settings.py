@@ -20,7 +20,7 @@ def test_delays_and_mode_of_the_settings_are_those_of_the_policy() -> None:
     [
         ({"SUBLET_MOOD": "good"}, "unknown setting SUBLET_MOOD"),
         ({"SUBLET_MODE": "kill"}, "is not one of observe, guard, enforce"),
-        ({"SUBLET_SILENCE_S": "0"}, "SUBLET_SILENCE_S=0.0 is not above 0"),
+        ({"SUBLET_SILENCE_S": "0"}, "SUBLET_SILENCE_S='0' is not above 0"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(env: dict[str, str], complaint: str) -> None:
