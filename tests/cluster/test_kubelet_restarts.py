@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.proofs import cgroups_of, proves
-from tests.cluster.stage import CARDS_A_NODE, Namespace, Stage, agent_name, container, pod
+from tests.cluster.stage import Namespace, Stage, agent_name, container, pod
 from tests.lab.node import Node
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 RESTARTS = 20
 EVENTFUL = 11
 """In this round a container ends and a pod is created while the kubelet is away."""
-SLOTS = CARDS_A_NODE * 16
 SHAPES = {
     "share": [container(gpu_memory=1024)],
     "pair": [container(gpu_memory=1024), container("other", gpu=1)],
@@ -44,7 +43,7 @@ class Restarting:
     async def run(self) -> None:
         cards = await self._begin()
         uids = await self._uids()
-        before = self._said()
+        before, slots = self._said(), await self.stage.slots(self.node)
         files = 0
         for at in range(1, RESTARTS + 1):
             await self._restart(at)
@@ -53,7 +52,11 @@ class Restarting:
                 await self._new_pod_runs()
             files = files or self._open_files()
             assert await self._uids() == uids, "a pod was lost"
-        await self.stage.until(f"all slots of {self.node.name}", self._offers_all)
+
+        async def offers_all() -> bool:
+            return await self.stage.slots(self.node) == slots
+
+        await self.stage.until(f"all {slots} slots of {self.node.name}", offers_all)
         assert await self._cards() == cards
         for name in SHAPES:
             assert await self.place.restarts(self.pod(name)) == (name == "restarting")
@@ -114,9 +117,6 @@ class Restarting:
             return await self.place.restarts(self.pod("restarting")) == 1
 
         await self.stage.until("the container that ended was restarted", again)
-
-    async def _offers_all(self) -> bool:
-        return await self.stage.slots(self.node) == SLOTS
 
     def _said(self) -> Counter[str]:
         """How often the node's agent logged each event."""
