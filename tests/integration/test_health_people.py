@@ -16,7 +16,8 @@ from sublet.contract import cloudevents, subjects
 from sublet.demo.apiserver.server import serve_api
 from sublet.demo.natsserver import NatsServer
 from sublet.kube.client import open_client
-from sublet.kube.kind import EVENTS, NAMESPACES
+from sublet.kube.kind import EVENTS, NAMESPACES, NODES
+from sublet.kube.port import MergePatch
 from sublet.model.health import HealthState, ManualAct, SignalKind, Verdict
 from sublet.model.ids import CardId, NodeName
 from sublet.runtime.clock import unix_ms
@@ -106,6 +107,29 @@ async def test_a_hold_survives_a_restart_and_its_release_brings_the_card_back(st
         await stage.until_state(HealthState.HEALTHY)
         await until_told(stage, "released")
     assert await told(stage) == [("held", "ada"), ("released", "ada")]
+
+
+async def test_what_others_do_to_a_node_stays_whatever_becomes_of_its_cards(stage: Stage) -> None:
+    theirs = {"unschedulable": True, "taints": [{"key": "theirs", "effect": "NoSchedule"}]}
+    marks = {"theirs.example/cordon": "fan"}
+    body = {"spec": theirs, "metadata": {"annotations": marks, "labels": marks}}
+    await stage.kube.patch(NODES, NODE, MergePatch(body))
+    async with stage.healthd():
+        await stage.agent_says()
+        for code in (48, 54):
+            await stage.observe(SignalKind.XID, code=code)
+        await stage.until_state(HealthState.CONDEMNED)
+        await ask(stage, "hold")
+        await stage.until_state(HealthState.HELD)
+        await stage.observe(SignalKind.RESET)
+        await ask(stage, "ack")
+        await ask(stage, "release")
+        await stage.until_state(HealthState.HEALTHY)
+        await until_told(stage, "released")
+    node = stage.node()
+    assert node["spec"] == theirs
+    assert marks.items() <= node["metadata"]["annotations"].items()
+    assert node["metadata"]["labels"] == marks
 
 
 async def test_a_hold_that_is_asked_while_nobody_judges_is_done_by_the_next_life(stage: Stage) -> None:
