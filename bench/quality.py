@@ -1,8 +1,9 @@
 """How well policies place the pods of the openb trace: writes docs/reference/quality.md, weak rows included.
 
-    python -m bench.quality --traces DIR
+    python -m bench.quality --traces DIR [--section TITLE]...
 
-It takes most of an hour on two CPUs; the page is written anew after every section.
+It takes most of an hour on two CPUs; the page is written anew after every section, and a section that is not
+measured stays as it was.
 """
 
 import argparse
@@ -65,13 +66,23 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.quality", description=__doc__)
+    sections = _sections()
+    titles = [title for title, *_ in sections]
     parser.add_argument("--traces", type=Path, required=True, metavar="DIR")
-    traces = parser.parse_args().traces
-    page = [_head()]
+    parser.add_argument("--section", action="append", choices=titles, metavar="TITLE", help="only this one")
+    arguments = parser.parse_args()
     with ProcessPoolExecutor(WORKERS) as workers:
-        for title, text, keys, runs in _sections():
-            page.append(_section(title, text, keys, runs, traces, workers))
-            PAGE.write_text("\n".join(page))
+        for title, text, keys, runs in sections:
+            if title in (arguments.section or titles):
+                made = _section(title, text, keys, runs, arguments.traces, workers)
+                found = measured(PAGE.read_text() if PAGE.exists() else "") | {title: made}
+                PAGE.write_text("\n".join([_head(), *(found[one] for one in titles if one in found)]))
+
+
+def measured(page: str) -> dict[str, str]:
+    """The sections of a page, by their titles."""
+    _, *sections = page.split("\n## ")
+    return {one.partition("\n")[0]: f"## {one.rstrip()}\n" for one in sections}
 
 
 def _sections() -> Sequence[tuple[str, str, Sequence[str], Sequence[Run]]]:
@@ -135,7 +146,9 @@ def _section(
         cells += [f"{figures[key]:.2f}" if key in figures else "" for key in keys]
         lines.append(f"| {' | '.join([*cells, _beside(run)])} |")
         print(lines[-1], flush=True)
-    return "\n".join([f"## {title}", "", text, "", *lines, ""])
+    return "\n".join(
+        [f"## {title}", "", text, "", f"{datetime.now(tz=UTC):%Y-%m-%d}, commit {_commit()}.", "", *lines, ""]
+    )
 
 
 def _one(asked: tuple[Path, Run, int]) -> Row:
@@ -154,11 +167,10 @@ def _beside(run: Run) -> str:
 
 
 def _head() -> str:
-    commit = _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("status", "--porcelain") else "")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"""# Quality of placement
 
-Written by `python -m bench.quality`; nothing here is typed by hand. {datetime.now(tz=UTC):%Y-%m-%d}, commit {commit},
+Written by `python -m bench.quality`; nothing here is typed by hand.
 Python {platform.python_version()}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB of memory.
 
 The cluster is that of the openb trace: 1,213 nodes, 6,212 cards, CPU scarce where most cards are. The pods are the trace's
@@ -169,6 +181,11 @@ known, a policy is told the commonest requests beforehand; otherwise it has to l
 part of a card, so that compute and memory are asked for in the same proportion; a policy that looked at only one of them
 would fare alike here.
 """
+
+
+def _commit() -> str:
+    """The newest one that changed what is measured."""
+    return _git("log", "-1", "--format=%h", "--", "services/scheduler", "sublet/contract", "bench")
 
 
 def _git(*words: str) -> str:
