@@ -3,10 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sublet_healthd.core.annotation import read_annotation, write_annotation
 from sublet_healthd.core.event import BreakerActed, Restored
 from sublet_healthd.core.judge import Forgotten
+from sublet_healthd.shell.metrics import Metrics
 
+from sublet.bus.layout import LAYOUT
+from sublet.bus.memory import MemoryBus
+from sublet.contract import metrics as names
 from sublet.model.card import Inventory, Partition
 from sublet.model.health import HealthState, Verdict
 from sublet.model.ids import CardId
@@ -219,6 +224,20 @@ def test_a_destroyed_partition_is_forgotten_when_nobody_can_hold_it() -> None:
     assert [state.card for state in judge.engine.known.of_node(NODE)] == [A]
     judge.at(200, heartbeat(200))
     assert judge.state() is HealthState.HEALTHY
+
+
+def test_what_was_counted_of_a_forgotten_partition_ends() -> None:
+    judge, registry = partitioned(), CollectorRegistry()
+    Metrics(registry, judge.engine, MemoryBus(LAYOUT), unix_ms=lambda: 0)
+
+    def shown() -> set[str]:
+        active = [one for one in registry.collect() if one.name == names.CARD_REASON_ACTIVE]
+        return {sample.labels["UUID"] for family in active for sample in family.samples}
+
+    judge.at(0, xid(0, 48, ONE))
+    assert shown() == {ONE}
+    destroyed(judge)
+    assert ONE not in shown()
 
 
 def test_a_destroyed_partition_is_kept_while_a_container_has_it() -> None:

@@ -87,7 +87,7 @@ class _Cards(Collector):
         self._engine = engine
         self._bus = bus
         self._unix_ms = unix_ms
-        self._reasons: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self._reasons: dict[tuple[NodeName, CardId, str], tuple[str, ...]] = {}
 
     def collect(self) -> Iterator[Metric]:
         now_ms = self._unix_ms()
@@ -128,6 +128,8 @@ class _Cards(Collector):
             if card.verdict
             for reason in card.verdict.reasons
         }
+        for key in [key for key in self._reasons if key[:2] not in self._engine.cards]:
+            del self._reasons[key]  # of a partition that is forgotten
         for key, reason_labels in self._reasons.items():
             active.add_metric(reason_labels, float(key in open_now))
         yield from (state, takes, active, since, age, *self._of_bus())
