@@ -121,6 +121,7 @@ def _document(rule: Rule) -> dict[str, Any]:
         "clearsOn": rule.clears_on,
         "ignored": rule.ignore,
         "decoded": rule.decode,
+        "cancels": sorted(rule.cancels),
         "suspectFrom": rule.repeat.count if rule.repeat else None,
         "above": rule.above,
         "vendor": rule.vendor,

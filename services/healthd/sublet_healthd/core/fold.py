@@ -156,6 +156,9 @@ def _coded(policy: Policy, facts: Facts, rule: Rule, signal: Signal, workload: s
         rule = _never_weaker(rule, known)
     if twin and known and signal.code in DECODED and not signal.raw:
         rule = _as_known(rule, known)  # the same fault in fewer words
+    if rule.cancels:
+        over = {f"{signal.kind}:{code}" for code in rule.cancels}
+        facts = facts.without(lambda one: one.id in over and not one.leave, at_ms=at_ms)
     count = 0 if twin and known else max(signal.count, 1)
     return facts.opened(
         rule,

@@ -36,6 +36,8 @@ class Rule:
     ends_in_reset: bool = False
     decode: bool = False
     """Of XID 74 and 144 to 150: where the line says more, what it says counts and not this row."""
+    cancels: frozenset[int] = frozenset()
+    """Codes of the same kind whose reasons this one takes back: it says that they are over."""
     vendor: str = ""
     differs: str = ""
     source: str = ""

@@ -43,6 +43,7 @@ ROW = {
     "above",
     "ends_in_reset",
     "decode",
+    "cancels",
     "vendor",
     "differs",
     "source",
@@ -203,6 +204,7 @@ def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key
         ignore=bool(told.get("ignore", False)),
         above=_above(told.get("above", 0), where),
         ends_in_reset=bool(told.get("ends_in_reset", False)),
+        cancels=_cancelled(told.get("cancels"), where),
         decode=_decoded(told, codes, where),
         vendor=str(told.get("vendor", "")),
         differs=str(told.get("differs", "")),
@@ -229,6 +231,10 @@ def _repeat(told: Any, where: str) -> Repeat | None:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise BadRequest(f"{where}: repeat count {count!r} is not a number of times")
     return Repeat(count=count, **{name: bool(value) for name, value in told.items() if name != "count"})
+
+
+def _cancelled(told: Any, where: str) -> frozenset[int]:
+    return told if isinstance(told, frozenset) else frozenset(_codes(str(told), where=where) if told else ())
 
 
 def _above(told: Any, where: str) -> float:
