@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.proofs import cgroups_of, proves
 from tests.cluster.stage import Namespace, Stage, agent_name, container, pod
 from tests.lab.node import Node
+from tests.lab.programs import LabError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -57,6 +58,7 @@ class Restarting:
             return await self.stage.slots(self.node) == slots
 
         await self.stage.until(f"all {slots} slots of {self.node.name}", offers_all)
+        await self.stage.until(f"pods known to {self.node.name}", self._knows_its_pods)
         assert await self._cards() == cards
         for name in SHAPES:
             assert await self.place.restarts(self.pod(name)) == (name == "restarting")
@@ -78,6 +80,15 @@ class Restarting:
             for name, containers in SHAPES.items()
             for one in containers
         }
+
+    async def _knows_its_pods(self) -> bool:
+        """A kubelet answers before it has read which pods it has."""
+        try:
+            for name in SHAPES:
+                await self.place.environ(self.pod(name))
+        except LabError:
+            return False
+        return True
 
     async def _uids(self) -> dict[str, str]:
         found = {name: await self.place.get(self.pod(name)) for name in SHAPES}
