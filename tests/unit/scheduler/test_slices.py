@@ -94,7 +94,7 @@ def test_a_review_between_slices_goes_behind_who_was_not_tried_yet() -> None:
 
 
 def test_a_review_of_higher_priority_is_placed_between_slices() -> None:
-    world = fleet()
+    world = fleet(Rules(looks_a_slice=NODES))
     waits(world, *(f"p{at:03}" for at in range(150)))
     begin(world)
     urgent = ask(pod("urgent", priority=9))
@@ -102,6 +102,39 @@ def test_a_review_of_higher_priority_is_placed_between_slices() -> None:
     assert isinstance(answer, ef.Answer)
     assert isinstance(answer.outcome, Placement)
     assert world.engine.passing
+
+
+def test_a_review_that_asks_as_none_did_before_is_left_to_the_queue_where_nodes_are_many() -> None:
+    world = fleet()
+    placer = world.engine.state.placer
+    before = placer.looks
+    first = pod("first", container(gpu_memory=2048))
+    [*_, answer] = world.engine.handle(ev.ReviewAsked(DecisionId("f"), ask(first)), now=world.now)
+    assert isinstance(answer, ef.Answer)
+    assert isinstance(answer.outcome, NoRoom)
+    assert answer.outcome.reasons == {Reason.QUEUED: 1}
+    assert placer.looks - before <= 50
+
+    uid = world.create(pod("second", container(gpu_memory=2048)))
+    world.wait(1)
+    assert uid in world.released
+
+
+def test_a_review_that_finds_no_room_looks_at_no_more_nodes_than_a_slice() -> None:
+    world = fleet()
+    placer = world.engine.state.placer
+    large = pod("large", container(gpu_memory=10**6))
+    seen: list[NoRoom] = []
+    while not seen or Reason.QUEUED in seen[-1].reasons:
+        before = placer.looks
+        review = ev.ReviewAsked(DecisionId(f"l{len(seen)}"), ask(large), dry_run=True)
+        [*_, answer] = world.engine.handle(review, now=world.now)
+        assert isinstance(answer, ef.Answer)
+        assert isinstance(answer.outcome, NoRoom)
+        assert placer.looks - before <= 3 * 50
+        seen.append(answer.outcome)
+    assert len(seen) > 1
+    assert Reason.LARGER_THAN_ANY_NODE in seen[-1].reasons
 
 
 def test_what_may_free_room_ends_the_pass_first() -> None:

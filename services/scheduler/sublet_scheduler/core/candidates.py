@@ -91,8 +91,11 @@ class Candidates:
 
     def prepare(self, shape: Shape, most: int) -> bool:
         """Score up to `most` nodes more for a shape that is new; whether that was all."""
-        index = self._index(shape, most)
-        return index.built == len(index.order)
+        return self._is_built(shape) or self._index(shape, most).built == len(self._fleet.order)
+
+    def _is_built(self, shape: Shape) -> bool:
+        index = self.indices.get(shape.key)
+        return index is not None and index.layout == self._fleet.layout and index.built == len(index.order)
 
     def score(self, shape: Shape, node: NodeName) -> int:
         """How a node ranks that `best_first` gave for the shape."""

@@ -58,12 +58,7 @@ class Reviews:
         ):
             outcome = _only(Reason.QUEUED)
         else:
-            avoid = state.avoided(ask.pod, id_, ask.owner, now)
-            kept = self._holds.ahead_of(newest(ask))
-            outcome = state.placer.place(ask, now=now, avoid=avoid, kept=kept)
-            if isinstance(outcome, NoRoom):
-                words = state.placer.told(outcome, ask, now=now, avoid=avoid, kept=kept)
-                outcome = replace(outcome, message=words)
+            outcome = self._place(ask, id_, now)
         if isinstance(outcome, NoRoom) and ask.node_name:
             return Refusal(
                 code=RefusalCode.NODE_CANNOT_TAKE_IT,
@@ -71,6 +66,23 @@ class Reviews:
                 hint="Leave spec.nodeName out, so that the pod can wait and another node can be chosen",
             )
         return outcome
+
+    def _place(self, ask: PodAsk, id_: DecisionId, now: float) -> Placement | NoRoom:
+        """A place or why there is none. Where that would take looks at too many nodes, since no pod asked
+        like this before, the pod is left to the queue, which goes through them in slices."""
+        state = self._state
+        placer, most = state.placer, state.rules.looks_a_slice
+        avoid = state.avoided(ask.pod, id_, ask.owner, now)
+        kept = self._holds.ahead_of(newest(ask))
+        found = placer.find(ask, now=now, avoid=avoid, kept=kept) if placer.may_find(ask, most) else None
+        if found is None and not (placer.may_find(ask, 0) and placer.may_refuse(ask, most, now=now)):
+            state.dirty = True
+            return _only(Reason.QUEUED)
+        outcome = found or placer.no_room(ask, now=now, avoid=avoid, kept=kept)
+        if isinstance(outcome, Placement):
+            return outcome
+        words = placer.told(outcome, ask, now=now, avoid=avoid, kept=kept)
+        return replace(outcome, message=words)
 
     def expire(self, now: float) -> None:
         late = takewhile(lambda one: one[1].until <= now, self._state.reservations.items())
