@@ -24,13 +24,20 @@ from sublet.model.card import Heartbeat
 from sublet.model.claim import Policy
 from sublet.model.errors import BadRequest
 from sublet.model.ids import NodeName
-from tests.builders import card, pod
+from tests.builders import ask, card, container, pod
 from tests.unit.scheduler.busy import busy
 from tests.unit.scheduler.world import World
 
 
 def differing(lines: list[str]) -> list[Step]:
     return [step for step in replay(read_flight(lines)) if step.differs]
+
+
+def made_again(world: World) -> Engine:
+    """An engine of what a flight would hold of the world's."""
+    image = image_of(world.engine)
+    again = {path: from_json(json.loads(json.dumps(to_json(value)))) for path, value in image.items()}
+    return engine_of(world.rules, again)
 
 
 def same(one: Any, other: Any, path: str = "") -> None:
@@ -68,9 +75,7 @@ def test_every_attribute_of_the_engine_is_remembered_or_derived() -> None:
 @pytest.mark.parametrize("policy", Policy)
 def test_an_engine_made_of_an_image_remembers_the_same(policy: Policy) -> None:
     world = busy(Rules(policies=Policies(policy, policy)))
-    image = image_of(world.engine)
-    again = {path: from_json(json.loads(json.dumps(to_json(value)))) for path, value in image.items()}
-    engine = engine_of(world.rules, again)
+    engine = made_again(world)
     for part in PARTS:
         for name in part.remembered:
             path = f"{part.path}.{name}"
@@ -188,3 +193,26 @@ def test_a_type_that_no_flight_knows_is_not_written() -> None:
     with pytest.raises(TypeError, match="object is no word"):
         to_json(object())
     assert to_json(OrderedDict(a=1)) == {"map": [["a", 1]]}
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_an_engine_made_of_an_image_goes_through_the_queue_in_slices_of_the_same_length(
+    policy: Policy,
+) -> None:
+    """What nodes were asked before the image was made costs the pass nothing, here as there."""
+    world = World(Rules(policies=Policies(policy, policy)))
+    for at in range(12):
+        world.node(f"n{at:02}", card(f"c{at}", gib=10))
+        world.create(pod(f"full-{at}", container(gpu_memory=8 * 1024)))
+    known = pod("waits", container(gpu_memory=4 * 1024))
+    world.create(known)
+    again = made_again(world)
+    for engine in (world.engine, again):
+        placer = engine.state.placer
+        before = placer.looks
+        assert placer.may_find(ask(known), 1)
+        assert placer.may_refuse(ask(known), 1, now=world.now)
+        assert placer.looks == before
+        assert not placer.may_refuse(ask(pod("new", container(gpu_memory=9 * 1024))), 1, now=world.now)
+    told = [one.state.placer.place(ask(known), now=world.now) for one in (world.engine, again)]
+    assert told[0] == told[1]

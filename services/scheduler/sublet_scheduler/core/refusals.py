@@ -35,8 +35,6 @@ class _Known:
     """Nodes whose word is not kept: all at first."""
     seen: int
     """Up to which change of the fleet its nodes were asked."""
-    built: int = 0
-    """Nodes below this position were asked beforehand."""
     said: dict[NodeName, Counts] = field(default_factory=dict)
     total: Counter[Reason] = field(default_factory=Counter)
 
@@ -58,35 +56,40 @@ class Refusals:
         self._fleet = fleet
         self._patience = patience
         self._fresh_s = fresh_s
-        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self.built: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+        """Of each way of asking: the nodes as they stood, and below which position they were asked
+        beforehand. A pass over the queue goes by that, so an engine that takes over from another knows it."""
+        self._known: dict[Hashable, _Known] = {}
         self.said = 0
         """How many nodes were asked beforehand."""
 
     def prepare(self, ask: PodAsk, shape: Shape, *, now: float, most: int) -> bool:
         """Ask up to `most` nodes more that no pod asked that asks like this one; whether that was all."""
-        known, fleet = self._get(ask, shape), self._fleet
+        key, fleet = _key(ask, shape), self._fleet
+        known = self._get(key, ask, shape)
+        _, built = self.built[key]
         size = len(fleet.order)
-        until = min(size, known.built + most)
-        apart = fleet.not_counted_on(now - self._fresh_s) if known.built < size else frozenset()
-        for name in fleet.order[known.built : until]:
+        until = min(size, built + most)
+        apart = fleet.not_counted_on(now - self._fresh_s) if built < size else frozenset()
+        for name in fleet.order[built:until]:
             if name in known.silent and name not in apart:
                 known.put(name, self._says(fleet.nodes[name], ask, shape.asked, now))
-        self.said += until - known.built
-        known.built = until
+        self.said += until - built
+        self.built[key] = (fleet.layout, until)
         return until == size
 
     def counts(
         self, ask: PodAsk, shape: Shape, *, now: float, avoid: Mapping[NodeName, Reason], kept: set[NodeName]
     ) -> tuple[Counter[Reason], str]:
         """How often each reason is said, and the sentence of a pod that is larger than any node."""
-        known = self._get(ask, shape)
-        fleet = self._fleet
+        key, fleet = _key(ask, shape), self._fleet
+        known = self._get(key, ask, shape)
         apart = fleet.not_counted_on(now - self._fresh_s) | avoid.keys() | kept
         stale = {name for name in fleet.changed.since(known.seen) if name in fleet.nodes}
         for name in stale | known.silent:
             said = None if name in apart else self._says(fleet.nodes[name], ask, shape.asked, now)
             known.put(name, said)
-        known.seen, known.built = fleet.changed.now, len(fleet.order)
+        known.seen, self.built[key] = fleet.changed.now, (fleet.layout, len(fleet.order))
         total = known.total.copy()
         for name in sorted(apart & fleet.nodes.keys()):
             total.subtract(known.said.get(name, {}))
@@ -95,14 +98,7 @@ class Refusals:
             total.update({Reason.KEPT: len(node.cards)} if name in kept and _lags(said) else said)
         return +total, known.larger
 
-    def _get(self, ask: PodAsk, shape: Shape) -> _Known:
-        key = (
-            shape.full_key,
-            class_of(ask, shape.asked),
-            ask.cpu_milli,
-            ask.memory_mib,
-            *ask.resources.items(),
-        )
+    def _get(self, key: Hashable, ask: PodAsk, shape: Shape) -> _Known:
         fleet = self._fleet
         known = self._known.get(key)
         if known is None or known.layout != fleet.layout or known.described != fleet.described.now:
@@ -111,9 +107,12 @@ class Refusals:
                 known = _Known(fleet.layout, fleet.described.now, larger, set(fleet.nodes), fleet.changed.now)
             known.described, known.larger = fleet.described.now, larger
             self._known[key] = known
-            if len(self._known) > MOST_KEPT:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
+        if self.built.get(key, (-1, 0))[0] != fleet.layout:
+            self.built[key] = (fleet.layout, 0)
+        self.built.move_to_end(key)
+        if len(self.built) > MOST_KEPT:
+            oldest, _ = self.built.popitem(last=False)
+            self._known.pop(oldest, None)
         return known
 
     def _says(
@@ -128,6 +127,17 @@ class Refusals:
         if isinstance(outcome, Objections):
             return Counter(outcome.reasons.values())
         return _LAGS
+
+
+def _key(ask: PodAsk, shape: Shape) -> Hashable:
+    """Pods with the same find the same said of every node."""
+    return (
+        shape.full_key,
+        class_of(ask, shape.asked),
+        ask.cpu_milli,
+        ask.memory_mib,
+        *ask.resources.items(),
+    )
 
 
 _LAGS: Counts = {Reason.NODE_NOT_PREPARED: 1}

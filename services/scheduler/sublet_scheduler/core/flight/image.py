@@ -88,7 +88,12 @@ PARTS = (
     Part(
         path="state.placer",
         remembered=("tries",),
-        derived=("defaults", "fresh_s", "eligible", "refusals", "misses", "_shaped"),
+        derived=("defaults", "fresh_s", "eligible", "misses", "_shaped"),
+    ),
+    Part(
+        path="state.placer.refusals",
+        remembered=("built",),
+        derived=("_fresh_s", "_known", "said"),
     ),
     Part(path="state.placer.patience", remembered=("left",)),
     Part(path="state.placer.candidates", remembered=("indices",), derived=("scored",)),
