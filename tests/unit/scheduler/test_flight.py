@@ -216,3 +216,28 @@ def test_an_engine_made_of_an_image_goes_through_the_queue_in_slices_of_the_same
         assert not placer.may_refuse(ask(pod("new", container(gpu_memory=9 * 1024))), 1, now=world.now)
     told = [one.state.placer.place(ask(known), now=world.now) for one in (world.engine, again)]
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged", "complaint"),
+    [
+        (
+            '{"memory":"state.limits.used"',
+            '{"memory":"state.limits.used","value":7}',
+            "is damaged|fails at event",
+        ),
+        (
+            '{"memory":"state.records"',
+            '{"memory":"state.records","items":[["u",{"is":"events.Tick"}]]}',
+            "is damaged|fails at",
+        ),
+    ],
+)
+def test_a_flight_that_was_changed_by_hand_is_refused_with_the_place(
+    written: str, damaged: str, complaint: str
+) -> None:
+    lines = list(busy().recorder.lines())
+    kept = [line for line in lines if not line.startswith(written)]
+    assert len(kept) < len(lines)
+    with pytest.raises(BadRequest, match=complaint):
+        list(replay(read_flight([kept[0], damaged, *kept[1:]])))

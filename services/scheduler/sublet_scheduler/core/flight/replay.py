@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sublet.model.errors import BadRequest
+from sublet_scheduler.core.engine import Engine
+from sublet_scheduler.core.flight.codec import UNREADABLE
 from sublet_scheduler.core.flight.decisions import Document, deciding, documents
-from sublet_scheduler.core.flight.file import Flight
+from sublet_scheduler.core.flight.file import Flight, Told
 from sublet_scheduler.core.flight.image import engine_of
 
 
@@ -28,11 +31,18 @@ def replay(flight: Flight) -> Iterator[Step]:
     """Every event at which the scheduler or this engine decided something.
 
     Raises:
-        BadRequest: the engine's memory in `flight` is of another release.
+        BadRequest: the engine's memory in `flight` is of another release or damaged; this engine fails at an
+            event, which is named.
     """
-    engine = engine_of(flight.rules, flight.memory)
+    try:
+        engine = engine_of(flight.rules, flight.memory)
+    except UNREADABLE as error:
+        raise BadRequest(
+            f"the engine's memory in it is damaged: {type(error).__name__}: {error}",
+            hint="Fetch the file again and leave it as it is",
+        ) from error
     for number, told in enumerate(flight.told, 1):
-        decided = documents(deciding(engine.handle(told.event, now=told.now)))
+        decided = _decided(engine, told, number)
         if decided or told.decisions:
             yield Step(
                 number=number,
@@ -41,3 +51,14 @@ def replay(flight: Flight) -> Iterator[Step]:
                 was=list(told.decisions),
                 decided=decided,
             )
+
+
+def _decided(engine: Engine, told: Told, number: int) -> list[Document]:
+    try:
+        return documents(deciding(engine.handle(told.event, now=told.now)))
+    except (*UNREADABLE, IndexError, AssertionError) as error:
+        where = f"event {number}, {type(told.event).__name__}"
+        raise BadRequest(
+            f"the engine fails at {where}: {type(error).__name__}: {error}",
+            hint="If the file is as the scheduler wrote it, this is a fault of Sublet: report both",
+        ) from error
