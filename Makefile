@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest $(PYTEST_ARGS)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## the whole path on this machine without a cluster or a GPU, checked; needs Python 3.11
+demo: $(STAMP) ## the whole path on this machine without a cluster or a GPU, checked; needs Python 3.11 or newer
 	$(BIN)/sublet demo --check
 
 test: $(STAMP) gcc ## unit, property and contract tests, a real nats-server, the embedded API server; no root, no Go

@@ -91,7 +91,7 @@ LAYOUT: Final = Layout(
             name=subjects.HEALTHD_BUCKET,
             max_bytes=4 * _MIB,
             max_value_bytes=512 * 1024,
-            why="one key: the breaker with the cards it took out in the last minutes",
+            why="two keys: the breaker with the cards it took out in the last minutes; that healthd lives",
         ),
         Bucket(
             name=subjects.LEDGER_BUCKET,
