@@ -3,10 +3,12 @@
 A row on top of a preset may leave out what does not differ; ``codes: "*"`` stands for all that no row names.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
+from math import inf
 from typing import Any, TypeVar
 
 import yaml
@@ -49,6 +51,9 @@ ROW = {
     "source",
 }
 OTHERS = "*"
+
+
+_CODE = re.compile(r"[0-9]{1,6}")
 
 
 @cache
@@ -95,7 +100,7 @@ def parse_policy(text: str) -> Policy:
         name=name,
         version=version,
         rules=rules,
-        products=tuple(_product(row, rules) for row in data.get("products") or ()),
+        products=tuple(_product(row, rules) for row in _rows(data, "products")),
         nvlink5=nvlink5,
         nvlink4=nvlink4,
         offender=_numbers(below.offender if below else Offender(), "offender", data.get("offender")),
@@ -105,7 +110,7 @@ def parse_policy(text: str) -> Policy:
 
 
 def _product(row: Mapping[str, Any], rules: Rules) -> tuple[str, Rules]:
-    if unknown := sorted(set(row) - {"model", *SECTIONS}):
+    if unknown := sorted(set(map(str, row)) - {"model", *SECTIONS}):
         raise BadRequest(f"a product of the policy has unknown keys {', '.join(unknown)}")
     if not row.get("model"):
         raise BadRequest(
@@ -116,10 +121,11 @@ def _product(row: Mapping[str, Any], rules: Rules) -> tuple[str, Rules]:
 
 def _rules(data: Mapping[str, Any], below: Rules | None) -> Rules:
     """The rules of `data`, on top of those `below`; `source` says of a whole section where it comes from."""
+    sources = data.get("source") or {}
+    if not isinstance(sources, dict):
+        raise BadRequest(f"the policy's source {sources!r} does not say of each section where it comes from")
     rows = {
-        section: [
-            {"source": (data.get("source") or {}).get(section, ""), **row} for row in data.get(section) or ()
-        ]
+        section: [{"source": sources.get(section, ""), **row} for row in _rows(data, section)]
         for section in SECTIONS
     }
     below = below or Rules(xid={}, sxid={}, recovery_action={}, level={})
@@ -133,6 +139,16 @@ def _rules(data: Mapping[str, Any], below: Rules | None) -> Rules:
         other_xid=other_xid,
         other_sxid=other_sxid,
     )
+
+
+def _rows(data: Mapping[str, Any], section: str) -> Iterable[Mapping[str, Any]]:
+    rows = data.get(section) or ()
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, dict) for row in rows):
+        raise BadRequest(
+            f"the policy's {section} is {str(rows)[:80]!r}, not a list of rows",
+            hint="Each row is a mapping, as in the shipped xid-policy.yaml",
+        )
+    return rows
 
 
 def _coded(
@@ -166,15 +182,16 @@ def _named(
 def _codes(text: str, *, where: str) -> Iterable[int]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        last = last or first
+        if not all(_CODE.fullmatch(one) for one in (first, last)) or int(first) > int(last):
             raise BadRequest(f"policy row {where}: {part!r} is neither a code nor a range such as 39-41")
-        yield from range(int(first), int(last or first) + 1)
+        yield from range(int(first), int(last) + 1)
 
 
 def _rule(kind: str, codes: str, row: Mapping[str, Any], below: Rule | None, key: str = "codes") -> Rule:
     """`row`, with what it leaves out taken from `below`."""
     where = f"policy row {kind} {codes}"
-    if unknown := sorted(set(row) - ROW - {key}):
+    if unknown := sorted(set(map(str, row)) - ROW - {key}):
         raise BadRequest(f"{where} has unknown keys {', '.join(unknown)}")
     if below is None and (lacking := sorted({"class", "action", "leave", "clears_on"} - set(row))):
         raise BadRequest(f"{where} lacks {', '.join(lacking)}", hint="Only a row of a preset may be narrowed")
@@ -238,7 +255,7 @@ def _cancelled(told: Any, where: str) -> frozenset[int]:
 
 
 def _above(told: Any, where: str) -> float:
-    if not isinstance(told, int | float) or isinstance(told, bool):
+    if not isinstance(told, int | float) or isinstance(told, bool) or not abs(told) < inf:
         raise BadRequest(f"{where}: above {told!r} is not a number")
     return float(told)
 
@@ -255,10 +272,13 @@ def _numbers(default: T, section: str, given: Mapping[str, Any] | None) -> T:
     values: dict[str, Any] = {}
     known = {one.name: one.name for one in fields(default)}  # type: ignore[arg-type]  # one of our dataclasses
     known |= {name.removesuffix("_ms") + "_s": name for name in known if name.endswith("_ms")}
+    if given is not None and not isinstance(given, dict):
+        hint = f"Known: {', '.join(known)}"
+        raise BadRequest(f"the policy's {section} {given!r} is not a mapping", hint=hint)
     for name, value in (given or {}).items():
-        if name not in known or name.endswith("_ms"):
+        if name not in known or str(name).endswith("_ms"):
             raise BadRequest(f"the policy's {section} has the unknown key {name}")
-        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < inf:
             raise BadRequest(f"the policy's {section}: {name}={value!r} is not a number above 0")
         values[known[name]] = _ms(name, value) if name.endswith("_s") else value
     return replace(default, **values)  # type: ignore[type-var]  # as above
@@ -267,7 +287,7 @@ def _numbers(default: T, section: str, given: Mapping[str, Any] | None) -> T:
 def _ms(name: str, value: Any) -> int:
     try:
         return int(float(value) * 1000)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRequest(f"the policy's {name}={value!r} is not a number of seconds") from None
 
 
