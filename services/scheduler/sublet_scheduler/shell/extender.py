@@ -63,6 +63,12 @@ class Extender:
         Raises msgspec.DecodeError.
         """
         call = _filter_call(body)
+        try:
+            return self._filtered(call)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise msgspec.ValidationError(f"the pod or a node in it is none: {error!r}") from error
+
+    def _filtered(self, call: _FilterCall) -> dict[str, Any]:
         asked = call.node_names
         items = (call.nodes or {}).get("items") or []
         names = asked if asked is not None else [node["metadata"]["name"] for node in items]
