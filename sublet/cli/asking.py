@@ -1,7 +1,7 @@
 """Which pods an offline command is about, and what each asks for."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ from sublet.contract.podspec import Json, containers
 from sublet.contract.reading import enabled_dialects, forged_keys, read_pod
 from sublet.model.claim import Claim, LinkWish, PodAsk, Wishes
 from sublet.model.errors import BadRequest
-from sublet.model.reasons import Refusal
+from sublet.model.reasons import Refusal, RefusalCode
 
 SCHEMA = 1
 ALL = tuple(dialects.BY_NAME)
@@ -118,9 +118,23 @@ def pod_name(pod: Json) -> str:
 
 
 def read_ask(pod: Json, options: Options) -> PodAsk | Refusal | None:
-    """As the webhook reads a new pod in a managed namespace."""
-    forged = forged_keys(pod, options)
-    return forged or read_pod(pod, namespace=pod["metadata"]["namespace"], options=options, managed=True)
+    """As API server and webhook read a new pod in a managed namespace."""
+    refused = _requests_alone(pod) or forged_keys(pod, options)
+    return refused or read_pod(pod, namespace=pod["metadata"]["namespace"], options=options, managed=True)
+
+
+def _requests_alone(pod: Json) -> Refusal | None:
+    for container in containers(pod):
+        requests = (container.raw.get("resources") or {}).get("requests") or {}
+        for key in requests:
+            if key not in container.limits and any(one.names(key) for one in dialects.ALL):
+                return Refusal(
+                    code=RefusalCode.MISSING_KEY,
+                    message=f"container {container.name!r} has {key}={str(requests[key])[:80]!r} in requests "
+                    "alone, which the API server refuses",
+                    hint="Write it in limits",
+                )
+    return None
 
 
 def spoken(pod: Json, options: Options) -> list[str]:
@@ -180,6 +194,12 @@ def claim_words(claim: Claim) -> str:
 
 def _number(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
+
+
+def refusal_words(refused: Mapping[str, str]) -> str:
+    """What `refusal_document` tells, for people: code, message and way out."""
+    hint = f". {refused['hint']}" if refused["hint"] else ""
+    return f"{refused['code']}: {refused['message']}{hint}"
 
 
 def refusal_document(refusal: Refusal) -> dict[str, str]:

@@ -59,8 +59,8 @@ def claims_of(pod: Json, options: Options) -> dict[str, Any]:
 def _rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
     pod, dialects = document["pod"], ",".join(document["dialects"])
     if document["refused"]:
-        refused = document["refused"]
-        return [(pod, "-", "-", dialects, "-", "-", "-", f"{refused['code']}: {refused['message']}")]
+        note = asking.refusal_words(document["refused"])
+        return [(pod, "-", "-", dialects, "-", "-", "-", note)]
     if not document["containers"]:
         return [(pod, "-", "-", "-", "-", "-", "-", "no claim")]
     return [

@@ -1,16 +1,18 @@
 """`sublet place`: where the given manifests would go on the nodes of an inventory, one after another."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sublet_scheduler.core.shapes import Policies
+from sublet_scheduler.core.waiting import waits
 
 from sublet.cli import asking
 from sublet.cli.commands import Commands
+from sublet.cli.gathering import gather
 from sublet.cli.inventory import read_inventory_file
 from sublet.cli.manifest import read_pods
-from sublet.cli.offline import OfflineFleet
+from sublet.cli.offline import Decided, OfflineFleet
 from sublet.cli.output import add_output, print_json, print_table
 from sublet.contract import decision, keys
 from sublet.contract.dialects.interface import Options
@@ -21,7 +23,7 @@ from sublet.model.claim import PodAsk, Policy
 from sublet.model.errors import BadRequest
 from sublet.model.ids import DecisionId
 from sublet.model.placement import CardGrant, NoRoom, Placement
-from sublet.model.reasons import Refusal
+from sublet.model.reasons import Reason, Refusal, RefusalCode
 
 COLUMNS = ("POD", "OUTCOME", "NODE", "CONTAINER", "CARD", "INDEX", "MEMORY", "CORE", "NOTE")
 POLICIES = tuple(one.value for one in Policy)
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     pods = read_pods(arguments.files)
     overcommit = Overcommit.read(memory=arguments.overcommit_memory, core=arguments.overcommit_core)
     fleet = OfflineFleet(nodes, options, policies, overcommit)
-    documents = [place_one(pod, fleet, options) for pod in pods]
+    documents = place_all(pods, fleet, options)
     if arguments.output == "json":
         print_json(documents)
     else:
@@ -73,21 +75,54 @@ def _entries(text: str) -> tuple[str, ...]:
 
 
 def place_one(pod: Json, fleet: OfflineFleet, options: Options) -> dict[str, Any]:
-    ask = asking.read_ask(pod, options)
-    name = asking.pod_name(pod)
-    if ask is None:
-        fleet.stand(pod)
-        return _document(name, "unclaimed")
-    if isinstance(ask, Refusal):
-        message = f"{ask.message}. {ask.hint}" if ask.hint else ask.message
-        return _document(name, "refused", reasons={ask.code: 1}, message=message)
-    id_, outcome = fleet.place(ask)
+    [document] = place_all([pod], fleet, options)
+    return document
+
+
+def place_all(pods: Sequence[Json], fleet: OfflineFleet, options: Options) -> list[dict[str, Any]]:
+    """One after another; the members of a gang all at once, in the turn of the first."""
+    asks = [asking.read_ask(pod, options) for pod in pods]
+    gangs = gather(pods, asks)
+    decided: dict[int, Decided] = {}
+    documents = []
+    for at, (pod, ask) in enumerate(zip(pods, asks, strict=True)):
+        name = asking.pod_name(pod)
+        if ask is None:
+            fleet.stand(pod)
+            documents.append(_document(name, "unclaimed"))
+        elif isinstance(ask, Refusal):
+            documents.append(_document(name, "refused", reasons={ask.code: 1}, message=str(ask)))
+        else:
+            if at not in decided and ask.gang and not ask.node_name:
+                gathered = gangs[ask.pod.namespace, ask.gang.name]
+                members = [one for one in map(asks.__getitem__, gathered.members) if isinstance(one, PodAsk)]
+                found = fleet.place_gang(members, gathered.gang, gathered.others)
+                decided.update(zip(gathered.members, found, strict=True))
+            documents.append(_decided(name, ask, decided.get(at) or _alone(ask, fleet), fleet, options))
+    return documents
+
+
+def _alone(ask: PodAsk, fleet: OfflineFleet) -> Decided:
+    if ask.gang:
+        text = "a pod of a gang waits for the others, and a pod that names its node cannot wait"
+        return DecisionId(""), waits(Reason.GANG_INCOMPLETE, text)
+    return fleet.place(ask)
+
+
+def _decided(
+    name: str, ask: PodAsk, decided: Decided, fleet: OfflineFleet, options: Options
+) -> dict[str, Any]:
+    id_, outcome = decided
     off = asking.off_in_a_cluster(ask)
     further = {"offInACluster": off} if off else {}
     if isinstance(outcome, NoRoom):
         if ask.node_name:
-            message = f"spec.nodeName={ask.node_name!r} cannot take the pod: {outcome.message}"
-            return _document(name, "refused", reasons=outcome.reasons, message=message) | further
+            refusal = Refusal(
+                code=RefusalCode.NODE_CANNOT_TAKE_IT,
+                message=f"spec.nodeName={ask.node_name!r} cannot take the pod: {outcome.message}",
+                hint="Leave spec.nodeName out, so that another node can be chosen",
+            )
+            return _document(name, "refused", reasons=outcome.reasons, message=str(refusal)) | further
         return _document(name, "held", reasons=outcome.reasons, message=outcome.message) | further
     return _placed(name, ask, id_, outcome, fleet, options) | further
 

@@ -29,6 +29,8 @@ _SUFFIXES: dict[str, int | Fraction] = {
     "u": Fraction(1, 10**6),
     "n": Fraction(1, 10**9),
 }
+_BINARY = {"MiB": 2**20, "GiB": 2**30}
+"""Bytes in the units in which memory is asked for."""
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
 _STORED = re.compile(r"([1-9]\d{0,17})([kMGTPE])", re.ASCII)
 _MOST_DIGITS = 20
@@ -53,11 +55,25 @@ def whole_number(
     digits = plain and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     if digits and least <= int(text) <= most:
         return int(text)
+    example = _meant(text, unit)
+    if example is None or not least <= example <= most:
+        example = min(most, 10)
     return Refusal(
         code=RefusalCode.BAD_QUANTITY,
         message=f"{key}={text[:_MOST_QUOTED]!r} is not a whole number of {unit} from {least} to {most}",
-        hint=f"Write a plain number of {unit} without a suffix, for example {key}: {min(most, 10)}",
+        hint=f"Write a plain number of {unit} without a suffix, for example {key}: {example}",
     )
+
+
+def _meant(text: str, unit: str) -> int | None:
+    """``4096`` for ``4Gi`` where MiB are asked for; None where `text` has no binary suffix or is no whole
+    number of `unit`."""
+    size, match = _BINARY.get(unit), _QUANTITY.fullmatch(text[:_MOST_QUOTED])
+    suffix = match[3] if match else None
+    if size is None or match is None or suffix not in _SUFFIXES or not suffix.endswith("i"):
+        return None
+    amount = Fraction(match[1]) * _SUFFIXES[suffix] / size
+    return int(amount) if amount.denominator == 1 else None
 
 
 def quantity(value: object) -> Fraction:

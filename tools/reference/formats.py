@@ -69,7 +69,7 @@ MIGRATE = {
     "schema": "rises when a reader must look again",
     "dialects": "those that are read",
     "workloads": "one for each pod template, and for each pod that nothing listed controls; only those that concern "
-    "cards. `outcome`: `placed`: Sublet decided on it already; `ready`; `changes`: listed in `changes`; `refused`; "
+    "cards. `outcome`: `placed`: Sublet decided on it already; `held`: Sublet has read it, and it waits for cards; `ready`; `changes`: listed in `changes`; `refused`; "
     "`outside`: it uses cards, or would run without one, and Sublet would not know. `managed`: whether foreign names "
     "count in its namespace, `null` = unknown. `writes`: names of what the scheduler would write into its pods",
     "unclaimed": "how many others there are",

@@ -138,6 +138,10 @@ def _notes(one: Reading) -> str:
         said.append(f"read once namespace {one.workload.namespace} is labelled")
     if one.outcome is Outcome.PLACED:
         said.append("Sublet decided on it")
+    if one.outcome is Outcome.HELD:
+        said.append(
+            f"it waits for cards; `sublet explain {one.workload.namespace}/{one.workload.name}` says why"
+        )
     return "; ".join(said) or "-"
 
 

@@ -27,6 +27,7 @@ JOB_ENDED = ("Complete", "Failed")
 
 class Outcome(StrEnum):
     PLACED = "placed"  # Sublet holds its cards already
+    HELD = "held"  # Sublet has read it, and it waits
     READY = "ready"
     CHANGES = "changes"
     REFUSED = "refused"
@@ -118,10 +119,11 @@ def read(workload: Workload, options: Options, *, managed: bool | None) -> Readi
     pod = workload.pod
     reading = Reading(workload=workload, outcome=Outcome.UNCLAIMED, managed=managed)
     if keys.CLAIMED_LABEL in podspec.labels(pod) and workload.stored and not workload.at:
-        return replace(reading, outcome=Outcome.PLACED)
+        gated = keys.GATE in podspec.gates(pod)
+        return replace(reading, outcome=Outcome.HELD if gated else Outcome.PLACED)
     kept, dropped = _without_results(pod, options) if workload.stored and not workload.at else (pod, ())
     spoken = tuple(asking.spoken(kept, options))
-    ask = _requests_alone(kept) or asking.read_ask(kept, options) or _unread(kept, options)
+    ask = asking.read_ask(kept, options) or _unread(kept, options)
     if isinstance(ask, Refusal):
         return replace(reading, outcome=Outcome.REFUSED, spoken=spoken, refusal=ask)
     if ask is None:
@@ -148,20 +150,6 @@ def _without_results(pod: Json, options: Options) -> tuple[Json, tuple[str, ...]
     return {**pod, "metadata": meta}, tuple(sorted({*results, *marks}))
 
 
-def _requests_alone(pod: Json) -> Refusal | None:
-    for container in podspec.containers(pod):
-        requests = (container.raw.get("resources") or {}).get("requests") or {}
-        for key in requests:
-            if key not in container.limits and _of_any_dialect(key):
-                return Refusal(
-                    code=RefusalCode.MISSING_KEY,
-                    message=f"container {container.name!r} has {key}={str(requests[key])[:80]!r} in requests "
-                    "alone, which the API server refuses",
-                    hint="Write it in limits",
-                )
-    return None
-
-
 def _unread(pod: Json, options: Options) -> Refusal | None:
     """Resources of a dialect that is off: no node would ever show them, and the pod would wait for ever."""
     for container in podspec.containers(pod):
@@ -175,10 +163,6 @@ def _unread(pod: Json, options: Options) -> Refusal | None:
                     hint=f"Leave it away, or switch the dialect {' or '.join(of)} on",
                 )
     return None
-
-
-def _of_any_dialect(key: str) -> bool:
-    return any(one.names(key) for one in dialects.ALL)
 
 
 def _outside(pod: Json, kind: str) -> tuple[str, str] | None:

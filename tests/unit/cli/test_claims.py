@@ -72,10 +72,22 @@ def test_a_pod_without_a_claim_is_listed(sublet: Sublet) -> None:
     assert (one["dialects"], one["containers"], one["refused"]) == ([], {}, None)
 
 
-def test_requests_alone_claim_nothing(sublet: Sublet) -> None:
+def test_requests_alone_are_refused_by_every_command_with_the_way_out(sublet: Sublet) -> None:
     asking = {"name": "main", "resources": {"requests": {"sublet.dev/gpu-memory": 1}}}
     [one] = sublet.claims(pod("p", asking))
-    assert one["containers"] == {}
+    assert (one["containers"], one["refused"]["code"]) == ({}, "MissingKey")
+    [placed] = sublet.place(pod("p", asking), on=[{"name": "n", "cards": []}])
+    assert (placed["outcome"], placed["reasons"]) == ("refused", {"MissingKey": 1})
+    assert "Write it in limits" in placed["message"]
+    assert "MissingKey" in sublet("migrate", "-f", sublet.files(pod("p", asking))).out
+
+
+def test_a_refusal_has_its_code_and_the_way_out_in_every_table(sublet: Sublet) -> None:
+    file = sublet.files(pod("p", container(gpu_memory="4Gi")))
+    inventory = sublet.file("inventory.yaml", {"nodes": [{"name": "n", "cards": []}]})
+    for ran in (sublet("claims", "-f", file), sublet("place", "-f", file, "--inventory", inventory)):
+        assert "BadQuantity: " in ran.out
+        assert "for example sublet.dev/gpu-memory: 4096" in ran.out
 
 
 @pytest.mark.parametrize("written", ["0", "-1", "1.50", "16Gi", "5k", "3000m", "1e3", '""', "1_0k"])

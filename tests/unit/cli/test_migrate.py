@@ -186,6 +186,15 @@ def test_results_in_a_pod_that_runs_are_only_to_be_left_away(sublet: Sublet) -> 
     assert told["changes"][0]["message"].endswith("ALIYUN_COM_GPU_MEM_IDX")
 
 
+def test_a_pod_that_waits_for_cards_is_held_and_a_decided_one_is_placed(sublet: Sublet) -> None:
+    one = pod("p", container(gpu=1), schedulingGates=[{"name": "sublet.dev/placement"}])
+    one["metadata"] |= {"uid": "u", "labels": {"sublet.dev/claimed": "true"}}
+    assert only(ask(sublet, one))["outcome"] == "held"
+    assert "`sublet explain default/p` says why" in sublet("migrate", "-f", sublet.files(one)).out
+    del one["spec"]["schedulingGates"]
+    assert only(ask(sublet, one))["outcome"] == "placed"
+
+
 def test_an_amount_in_the_api_servers_spelling_is_read_from_its_objects_alone(sublet: Sublet) -> None:
     written = pod("p", container(gpu_memory="50k"))
     assert only(ask(sublet, written))["outcome"] == "refused"

@@ -182,6 +182,54 @@ def test_the_replicas_of_a_workload_keep_apart_where_they_wish_it(sublet: Sublet
     assert [one["containers"]["main"][0]["card"] for one in found] == ["A", "C", "B"]
 
 
+def member(name: str, *containers: dict[str, Any], size: int, **more: Any) -> dict[str, Any]:
+    annotations = {"sublet.dev/gang": "g", "sublet.dev/gang-size": str(size)}
+    return pod(name, *containers or [container(gpu=1)], annotations=annotations, **more)
+
+
+def test_a_gang_that_does_not_fit_holds_no_card(sublet: Sublet) -> None:
+    gang = [member(f"p{at}", size=4) for at in range(4)]
+    told = sublet.place(*gang, pod("alone", container(gpu=2)), on=[node("n1", card("A"), card("B"))])
+    assert [one["outcome"] for one in told] == ["held"] * 4 + ["placed"]
+    assert told[0]["reasons"] == {"InUse": 2, "GangNoRoom": 1}
+    assert "gang 'g' of 4 pods does not fit at once" in told[0]["message"]
+
+
+def test_a_gang_that_lacks_members_is_held_and_says_how_many(sublet: Sublet) -> None:
+    [one] = sublet.place(member("p", size=2), on=[node("n1", card("A"))])
+    assert (one["outcome"], one["reasons"]) == ("held", {"GangIncomplete": 1})
+    assert "of gang 'g' of 2 pods 1 is missing" in one["message"]
+
+
+def test_a_gang_is_placed_at_once_in_the_turn_of_its_first_member(sublet: Sublet) -> None:
+    pods = [member("a", size=2), pod("between", container(gpu=1)), member("b", size=2)]
+    told = sublet.place(*pods, on=[node("n1", card("A"), card("B"))])
+    assert [one["outcome"] for one in told] == ["placed", "held", "placed"]
+    assert {one["containers"]["main"][0]["card"] for one in (told[0], told[2])} == {"A", "B"}
+
+
+def test_members_above_the_size_of_a_gang_are_held_where_they_do_not_fit(sublet: Sublet) -> None:
+    told = sublet.place(*(member(f"p{at}", size=2) for at in range(3)), on=[node("n1", card("A"), card("B"))])
+    assert [one["outcome"] for one in told] == ["placed", "placed", "held"]
+
+
+def test_pods_without_a_claim_count_in_a_gang_that_another_controller_describes(sublet: Sublet) -> None:
+    group = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    pods = [pod("a", annotations=group), pod("b", container(cpu="1"), annotations=group)]
+    for one in pods:
+        one["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": "g"}
+    told = sublet.place(*pods, on=[node("n1", card("A"))])
+    assert [one["outcome"] for one in told] == ["placed", "unclaimed"]
+    [alone] = sublet.place(pods[0], on=[node("n1", card("A"))])
+    assert alone["reasons"] == {"GangIncomplete": 1}
+
+
+def test_a_pod_of_a_gang_that_names_its_node_is_refused(sublet: Sublet) -> None:
+    [one] = sublet.place(member("p", size=2, nodeName="n1"), on=[node("n1", card("A"))])
+    assert (one["outcome"], one["reasons"]) == ("refused", {"GangIncomplete": 1})
+    assert one["message"].startswith("NodeCannotTakeIt: ")
+
+
 def test_ratios_are_options(sublet: Sublet) -> None:
     two = [pod("a", container(gpu_memory=8192)), pod("b", container(gpu_memory=4096))]
     nodes = [node("n1", card("A", model="NVIDIA A100"))]

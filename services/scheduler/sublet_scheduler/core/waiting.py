@@ -208,7 +208,7 @@ class Waiting:
             state.effects.append(
                 EvictPods(record.uid, record.ref, tuple((one.uid, one.ref) for one in victims), message)
             )
-            record.no_room = _waits(Reason.PREEMPTING, f"evicted for it: {names}", count=count)
+            record.no_room = waits(Reason.PREEMPTING, f"evicted for it: {names}", count=count)
         return True
 
     def _try_gang(self, id_: GangId, gathering: Gathering, now: float) -> None:
@@ -224,7 +224,7 @@ class Waiting:
         ready = [one for one in waiting if one.facts and one.facts.gated and not one.facts.foreign_gates]
         if missing or len(ready) < len(waiting):
             why = f"{missing} are missing" if missing else f"{len(waiting) - len(ready)} are held by others"
-            no_room = _waits(Reason.GANG_INCOMPLETE, f"of gang {gang.name!r} of {gang.size} pods {why}")
+            no_room = waits(Reason.GANG_INCOMPLETE, f"of gang {gang.name!r} of {gang.size} pods {why}")
         else:
             near = [one.node for one in members if one.node]
             outcome = self._together.places(ready, near, self._holds.kept, now)
@@ -238,7 +238,7 @@ class Waiting:
                         announce(state, "decided", record)
                 return
             text = f"gang {gang.name!r} of {gang.size} pods does not fit at once: {outcome.message}"
-            no_room = _waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
+            no_room = waits(Reason.GANG_NO_ROOM, text, outcome.reasons)
             if _helps_that_others_leave(outcome):
                 for record in ready:
                     if record.ask:
@@ -291,7 +291,8 @@ PASSING = frozenset({Reason.UNDECIDED, Reason.QUEUED})
 """What a pod is told before anybody looked for a place; the first real answer need not wait."""
 
 
-def _waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS, count: int = 1) -> NoRoom:
+def waits(reason: Reason, text: str, reasons: Mapping[Reason, int] = NO_REASONS, count: int = 1) -> NoRoom:
+    """What holds a pod, where it is nothing of a card or node: `text`, then the way out."""
     return NoRoom(
         reasons={**reasons, reason: count},
         message=f"{text} ({count} {reason}); {EXPLANATIONS[reason].way_out}",
