@@ -35,8 +35,7 @@ def judges(stage: Stage) -> Iterator[Stage]:
 async def _bring_in(stage: Stage) -> None:
     objects = with_components(*COMPONENTS)
     await apply(stage.plane, [one for one in objects if one["kind"] not in WORKLOADS])
-    [brought] = [one["data"] for one in objects if one["metadata"]["name"].startswith("healthd-settings")]
-    settings = {key: value for key, value in brought.items() if key != "SUBLET_NATS_URL"}
+    [settings] = [one["data"] for one in objects if one["metadata"]["name"].startswith("healthd-defaults")]
     await stage.stop("sublet-healthd")
     for name in REPLICAS:
         stage.start_healthd(name, **settings)

@@ -53,6 +53,29 @@ def with_components(*components: str) -> list[dict[str, Any]]:
         return objects(render(overlay))
 
 
+def variables_of(service: str, entries: list[dict[str, Any]]) -> dict[str, str]:
+    """The environment of a service among these objects, as the kubelet makes it: the last source of a name
+    counts, and what is written beside it counts more."""
+    [container] = [
+        container
+        for workload in entries
+        if workload["kind"] in ("Deployment", "DaemonSet")
+        for container in workload["spec"]["template"]["spec"]["containers"]
+        if container["name"] == service
+    ]
+    given: dict[str, str] = {}
+    for source in container["envFrom"]:
+        given |= config_map(source["configMapRef"]["name"], entries)
+    return given | {one["name"]: one.get("value", "from-the-pod") for one in container["env"]}
+
+
+def config_map(name: str, entries: list[dict[str, Any]]) -> dict[str, str]:
+    """What the ConfigMap of exactly this name holds."""
+    [found] = [one for one in entries if one["kind"] == "ConfigMap" and one["metadata"]["name"] == name]
+    data: dict[str, str] = found.get("data", {})
+    return data
+
+
 def main() -> None:
     for overlay in OVERLAYS:
         (GOLDEN / f"{overlay}.yaml").write_text(render(KUSTOMIZE / "overlays" / overlay))

@@ -6,7 +6,7 @@ import sublet_healthd.settings
 import sublet_scheduler.settings
 
 from sublet.runtime.settings import PREFIX, read_settings
-from tests.manifests.rendering import OVERLAYS, reviewed
+from tests.manifests.rendering import OVERLAYS, reviewed, variables_of
 
 SETTINGS: dict[str, type[object]] = {
     "agent": sublet_agent.settings.Settings,
@@ -18,22 +18,6 @@ SETTINGS: dict[str, type[object]] = {
 @pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("service", SETTINGS)
 def test_a_service_can_read_every_setting_that_it_is_given(overlay: str, service: str) -> None:
-    entries = reviewed(overlay)
-    [container] = [
-        container
-        for workload in entries
-        if workload["kind"] in ("Deployment", "DaemonSet")
-        for container in workload["spec"]["template"]["spec"]["containers"]
-        if container["name"] == service
-    ]
-    given: dict[str, str] = {}
-    for source in container["envFrom"]:
-        [settings] = [
-            entry
-            for entry in entries
-            if entry["kind"] == "ConfigMap" and entry["metadata"]["name"] == source["configMapRef"]["name"]
-        ]
-        given |= settings["data"]
-    given |= {variable["name"]: variable.get("value", "from-the-pod") for variable in container["env"]}
+    given = variables_of(service, reviewed(overlay))
     assert all(name.startswith(PREFIX) for name in given)
     read_settings(SETTINGS[service], given)
