@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -68,15 +69,21 @@ async def _run(arguments: argparse.Namespace) -> None:
         since=since,
         follow=arguments.follow,
     )
+    found = False
     try:
         async with aclosing(stream):
             async for event in stream:
+                found = True
                 if arguments.output == "json":
                     print_line(event_document(event))
                 else:
                     print(event_line(event), flush=True)
     except Unavailable as error:
         raise Unavailable(f"the bus does not answer: {error.args[0]}", hint=reaching.NATS_HINT) from error
+    if not (found or arguments.follow):
+        print(
+            "no stored event is like that; `sublet health` lists the cards and their nodes", file=sys.stderr
+        )
 
 
 def event_document(event: PublicEvent) -> dict[str, Any]:
@@ -113,4 +120,7 @@ def _details(event: PublicEvent) -> str:
         reasons = json.dumps(data["reasons"]) if data.get("reasons") else ""
         pod = "/".join((data.get("namespace", ""), data.get("pod", "")))
         return " ".join(part for part in (pod if event.kind == "share" else "", grants, reasons) if part)
+    if event.kind == "audit":
+        why = " ".join(part for part in (data.get("note"), data.get("message")) if part)
+        return f"by {data.get('by') or '-'}" + (f": {why}" if why else "")
     return str(data.get("message") or "")

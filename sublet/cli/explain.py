@@ -19,7 +19,7 @@ from sublet.contract.dialects.interface import Options
 from sublet.contract.podspec import Json
 from sublet.contract.queue import Order, order
 from sublet.contract.reading import read_pod
-from sublet.contract.waiting import nearest_in
+from sublet.contract.waiting import nearest_in, without_nearest
 from sublet.model.claim import PodAsk
 from sublet.model.errors import BadRequest, NotFound
 from sublet.model.ids import PodRef
@@ -225,7 +225,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         came = f"and has got {node}, whose cards cannot be used yet" if node else "and has got none yet"
         told.append(f"  placeholder {name} asks an autoscaler for a node for it, {came}")
     if document["message"]:
-        told.append(f"  waits: {document['message']}")
+        told.append(f"  waits: {_sentence(document)}")
     if document["nearest"]:
         told.append(f"  nearest miss, when that was written: {document['nearest']}")
     for reason, count in document["reasons"].items():
@@ -234,15 +234,27 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def _sentence(document: Mapping[str, Any]) -> str:
+    """The note without what has a line of its own: the nearest miss and the ways out."""
+    sentence = without_nearest(document["message"])
+    for way_out in document["waysOut"].values():
+        sentence = sentence.removesuffix(f"; {way_out}")
+    return sentence
+
+
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"
+
+
 def _asked(claim: Mapping[str, Any]) -> str:
     if claim["exclusive"]:
-        return f"{claim['cards']} whole card(s)"
+        return f"{claim['cards']} whole card{'s' * (claim['cards'] > 1)}"
     if claim["memoryMiB"] is not None:
         memory = f"{claim['memoryMiB']} MiB"
     else:
         percent = claim["memoryPercent"]
         memory = f"{claim['corePercent'] if percent is None else percent} % of the memory"
-    return f"{memory} and {claim['corePercent']} % of the compute of {claim['cards']} card(s)"
+    return f"{memory} and {claim['corePercent']} % of the compute of {_cards(claim['cards'])}"
 
 
 def _granted(grant: Mapping[str, Any]) -> str:

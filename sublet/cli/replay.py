@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sublet.cli.commands import Commands
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sublet_scheduler.core.flight.replay import Step
 
 SCHEMA = 1
+MOST_NAMES = 10
+"""So many pods are named where one is not found."""
 COLUMNS = ("EVENT", "T", "KIND", "WAS", "NOW")
 OF_POD = ("EVENT", "T", "KIND", "DECIDED")
 
@@ -28,7 +30,9 @@ def register(commands: Commands) -> None:
         description=__doc__,
     )
     parser.add_argument("file", metavar="FILE", help="from the scheduler's /flight; - is standard input")
-    parser.add_argument("--pod", metavar="POD", help="show what was decided of this namespace/name as well")
+    parser.add_argument(
+        "--pod", metavar="POD", help="show what was decided of this pod as well: its name, or namespace/name"
+    )
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -39,13 +43,20 @@ def run(arguments: argparse.Namespace) -> int:
     from sublet_scheduler.core.flight.file import read_flight
     from sublet_scheduler.core.flight.replay import replay
 
+    text_of_file = read_text(arguments.file)
     try:
-        flight = read_flight(read_text(arguments.file).splitlines())
+        flight = read_flight(text_of_file.splitlines())
         steps = list(replay(flight))
     except BadRequest as error:
-        raise Unreadable(str(error), source=arguments.file) from None
+        raise Unreadable(error.args[0], source=arguments.file, hint=error.hint) from None
     differences = [step for step in steps if step.differs]
-    of_pod = [] if arguments.pod is None else list(_of(arguments.pod, steps))
+    of_pod = [] if arguments.pod is None else _of(_named(arguments.pod), steps)
+    if arguments.pod is not None and not of_pod:
+        raise Unreadable(
+            f"no such pod in this file: nothing was decided of {_named(arguments.pod)}",
+            source=arguments.file,
+            hint=_those_there(step.was for step in steps),
+        )
     if arguments.output == "json":
         print_json(_document(flight, steps, differences, of_pod))
     else:
@@ -56,6 +67,16 @@ def run(arguments: argparse.Namespace) -> int:
         decisions = sum(len(step.decided) for step in steps)
         print(f"{len(flight.told)} events, {decisions} decisions, {len(differences)} events differ")
     return 1 if differences else 0
+
+
+def _named(pod: str) -> str:
+    return pod if "/" in pod else f"default/{pod}"
+
+
+def _those_there(told: Iterable[Sequence[Any]]) -> str:
+    names = sorted({one["pod"] for decisions in told for one in decisions if one.get("pod")})
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"It tells of {', '.join(names[:MOST_NAMES])}{more}" if names else "It tells of no pod"
 
 
 def _of(pod: str, steps: Sequence[Step]) -> list[tuple[Step, list[Any]]]:

@@ -275,4 +275,5 @@ class Story:
                 if len(set(said.values())) != 1 or not said["pod"]:
                     raise DemoFailed(f"{pod['metadata']['name']}/{container}: {said} do not agree")
                 agreed += 1
-        print(f"\nchecked: pod, ledger and container agree on the cards of {agreed} containers")
+        containers = "1 container" if agreed == 1 else f"{agreed} containers"
+        print(f"\nchecked: pod, ledger and container agree on the cards of {containers}")

@@ -11,3 +11,8 @@ def with_nearest(sentence: str, nearest: str) -> str:
 def nearest_in(waiting: str) -> str:
     """The nearest miss that the annotation tells, empty where it tells none."""
     return waiting.partition(_NEAREST)[2]
+
+
+def without_nearest(waiting: str) -> str:
+    """The sentence alone."""
+    return waiting.partition(_NEAREST)[0]

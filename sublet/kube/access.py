@@ -3,6 +3,7 @@
 The only user of kubernetes-asyncio, which knows the many forms of a kubeconfig; requests and bodies are ours.
 """
 
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ log = structlog.get_logger()
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts a pod's token and the API server's CA."""
+USUAL = "~/.kube/config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,12 @@ async def find_access(
         BadRequest: there is none of them, or the one found is unreadable.
     """
     settings = Configuration()
-    chosen = str(kubeconfig) if kubeconfig else env.get("KUBECONFIG")
+    chosen = str(kubeconfig) if kubeconfig else env.get("KUBECONFIG") or None
+    in_cluster = chosen is None and "KUBERNETES_SERVICE_HOST" in env
+    if not in_cluster:
+        _expect_a_file(chosen or USUAL)
     try:
-        if chosen is None and "KUBERNETES_SERVICE_HOST" in env:
+        if in_cluster:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
                 client_configuration=settings,
                 environ=env,
@@ -57,14 +62,26 @@ async def find_access(
             )
         else:
             await config.load_kube_config(
-                config_file=chosen, context=context, client_configuration=settings, persist_config=False
+                config_file=chosen or USUAL,
+                context=context,
+                client_configuration=settings,
+                persist_config=False,
             )
     except (ConfigException, OSError, ValueError) as error:
-        where = chosen or "~/.kube/config"
+        where = chosen or USUAL
         raise BadRequest(
             f"no way to the Kubernetes API found: {error}", hint=f"Check {where} or pass --kubeconfig"
         ) from error
     return _access(settings)
+
+
+def _expect_a_file(paths: str) -> None:
+    """Of several files in one text, as `$KUBECONFIG` may name, one is enough."""
+    if not any(Path(one).expanduser().is_file() for one in paths.split(os.pathsep) if one):
+        raise BadRequest(
+            f"no kubeconfig: the file {paths} does not exist",
+            hint="Name one that exists with --kubeconfig FILE or in KUBECONFIG",
+        )
 
 
 def _access(settings: Configuration) -> Access:

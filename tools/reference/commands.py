@@ -8,7 +8,12 @@ from tools.reference.page import code, codes, page, table
 
 EXIT = (
     ("0", "the command did its work, also when pods are held or refused"),
-    ("1", "it could not: no cluster, a check failed"),
+    (
+        "1",
+        "it could not: no cluster, a check failed; of `sublet migrate`: something stands against it; of "
+        "`sublet replay`: an event is decided otherwise; of `sublet health policy lint`: a difference from the "
+        "vendor is not explained",
+    ),
     ("2", "wrong usage or unreadable input; file, document and line stand on standard error"),
 )
 
@@ -18,7 +23,10 @@ def render() -> str:
         "`kubectl sublet` is the same program. Tables on a terminal, aligned text in a pipe, `-o json` everywhere.",
         table(("exit code", "means"), EXIT),
     ]
-    for parser in _leaves(build_parser()):
+    whole = build_parser()
+    for parser in _parsers(whole):
+        if parser is whole:
+            continue
         blocks += [
             f"## {parser.prog}",
             parser.description or "",
@@ -27,17 +35,16 @@ def render() -> str:
     return page("Commands", *blocks)
 
 
-def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     children = [
         child
         for action in parser._actions
         if isinstance(action, argparse._SubParsersAction)
         for child in action.choices.values()
     ]
-    if not children or parser.get_default("run"):
-        yield parser
+    yield parser
     for child in children:
-        yield from _leaves(child)
+        yield from _parsers(child)
 
 
 def _rows(parser: argparse.ArgumentParser) -> list[tuple[str, ...]]:

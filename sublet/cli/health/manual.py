@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import getpass
 import re
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,6 +40,11 @@ BREAKER = {
     "half-open": "one card at a time; it closes after ten minutes",
     "close": "as usual again; what was held back is judged anew",
 }
+TO_BREAKER = {
+    "breaker_open": "open the breaker",
+    "breaker_half_open": "set the breaker half-open",
+    "breaker_close": "close the breaker",
+}
 _SPAN = re.compile(r"(\d+)([smhd])")
 _SPAN_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -55,7 +61,9 @@ def register(actions: Commands) -> None:
         _add_common(parser)
         parser.set_defaults(run=run, what=what)
     parser = actions.add_parser(
-        "breaker", help="show the breaker; open or close it by hand", description=__doc__
+        "breaker",
+        help="show the breaker; open or close it by hand",
+        description="Shows whether automation may take cards out, and since when and why it may not.",
     )
     reaching.add_nats(parser)
     add_output(parser)
@@ -137,16 +145,23 @@ def breaker_lines(breaker: Breaker) -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     act, answer = asyncio.run(_ask(arguments))
     if answer is None:
-        where = f" of card {act.card}" if act.card else ""
-        print(f"{act.what}{where} is asked; healthd has not answered within {ANSWER_WITHIN_S:g} s")
+        what = f"{act.what} card {act.card}" if act.card else TO_BREAKER[act.what]
+        print(f"healthd is asked to {what}, and has not answered within {ANSWER_WITHIN_S:g} s")
         return 0
     if answer.data.get("what") == REFUSED:
         raise BadRequest(str(answer.data.get("message")))
     if arguments.output == "json":
         print_json(event_document(answer))
     else:
-        print(f"{act.card or 'breaker'}: {answer.data.get('what')} by {act.by}")
+        print(answer_words(act, answer.data))
     return 0
+
+
+def answer_words(act: ManualAct, told: Mapping[str, Any]) -> str:
+    """What healthd says it did, for people."""
+    if act.card is None:
+        return f"healthd was asked by {act.by} to {TO_BREAKER[act.what]}; `sublet health breaker` shows it"
+    return f"{act.card}: {str(told.get('what')).replace('_', ' ')} by {act.by}"
 
 
 async def _ask(arguments: argparse.Namespace) -> tuple[ManualAct, PublicEvent | None]:

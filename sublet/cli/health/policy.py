@@ -58,7 +58,16 @@ def register(actions: Commands) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     policy = read_policy(arguments.policy)
-    rules = [rule for rule in _rules(policy, arguments.model) if _wanted(rule, arguments.reasons)]
+    known = list(_rules(policy, arguments.model))
+    unknown = sorted(set(arguments.reasons) - {rule.label for rule in known})
+    if unknown:
+        raise Unreadable(
+            f"no row for {', '.join(unknown)}",
+            source=arguments.policy,
+            hint="Without a reason all rows are shown; a code without a row is judged by xid:unknown or "
+            "sxid:unknown",
+        )
+    rules = [rule for rule in known if not arguments.reasons or rule.label in arguments.reasons]
     if arguments.output == "json":
         print_json({"policy": policy.label, "rules": [_document(rule) for rule in rules]})
     else:
@@ -72,7 +81,8 @@ def _lint(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json({"policy": policy.label, "findings": found})
     else:
-        print("\n".join(found) or f"{policy.label}: every difference is explained")
+        name = f"{arguments.policy} ({policy.label})" if arguments.policy in PRESETS else policy.label
+        print("\n".join(found) or f"{name}: every difference is explained")
     return 1 if found else 0
 
 
@@ -84,10 +94,6 @@ def _rules(policy: Policy, model: str) -> Iterator[Rule]:
     yield rules.other_sxid
     yield from rules.recovery_action.values()
     yield from rules.level.values()
-
-
-def _wanted(rule: Rule, reasons: list[str]) -> bool:
-    return not reasons or rule.label in reasons
 
 
 def _leaves(rule: Rule) -> str:

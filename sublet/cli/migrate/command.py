@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         if told.components:
             print_table(COMPONENTS, component_rows(told))
             print()
-        print("\n".join(closing(told)))
+        print("\n".join(closing(told, of_files=bool(arguments.files))))
     return AGAINST if told.against else 0
 
 

@@ -157,8 +157,8 @@ def _nodes(nodes: Sequence[str]) -> str:
     return ",".join(nodes[:MOST_NODES]) + more if nodes else "-"
 
 
-def closing(told: Report) -> list[str]:
-    """What is left to do, and the verdict."""
+def closing(told: Report, *, of_files: bool) -> list[str]:
+    """What is left to do, and the verdict; `of_files`: no cluster was looked at."""
     counts = _counts(told.readings)
     listed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "none claims cards"
     serving = sum(one.serves for one in told.components)
@@ -170,6 +170,11 @@ def closing(told: Report) -> list[str]:
         lines.append(
             f"Not ready: {_several(against, 'workload')} would be refused or stay outside, "
             f"{_several(serving, 'component')} would serve cards or change pods beside Sublet."
+        )
+    elif of_files:
+        lines.append(
+            "Ready, as far as these files tell: nothing in them would be refused or serve cards beside "
+            "Sublet. No cluster was looked at: `sublet migrate` without -f does."
         )
     else:
         lines.append("Ready: nothing would be refused, and nothing serves cards twice.")

@@ -52,6 +52,15 @@ def test_a_held_pod_says_what_came_nearest() -> None:
     assert explanation(waiting_pod(note), managed=False)["nearest"] == ""
 
 
+def test_nearest_miss_and_way_out_are_said_once() -> None:
+    why = EXPLANATIONS[Reason.INSUFFICIENT_MEMORY]
+    note = f"no room now (3 InsufficientMemory): {why.text}; {why.way_out}"
+    text = "\n".join(lines(explanation(waiting_pod(with_nearest(note, "n7 card 2")), managed=False)))
+    assert text.count("n7 card 2") == 1
+    assert text.count(why.way_out) == 1
+    assert "of the compute of 1 card\n" in text
+
+
 def test_a_held_pod_says_its_place_in_the_queue() -> None:
     """Priority first, then age; pods without our gate do not wait."""
     mine, higher, older, released = (waiting_pod("no room now (1 InUse)") for _ in range(4))

@@ -1,7 +1,14 @@
 """`sublet health replay` and `policy`: healthd's judge and its table, offline."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 
+from sublet.cli.events import event_line
+from sublet.cli.health.manual import answer_words
+from sublet.client import PublicEvent
+from sublet.model.health import ManualAct
+from sublet.model.ids import CardId, NodeName
 from tests.unit.cli.running import Sublet
 
 LINES = "\n".join(
@@ -73,6 +80,43 @@ def test_lint_ends_with_1_where_a_row_differs_silently(sublet: Sublet) -> None:
     assert ran.code == 1
     assert "xid:48: the vendor says WORKFLOW_XID_48" in ran.out
     assert "xid:79: action none where the vendor says RESTART_BM" in ran.out
+
+
+def test_a_row_that_is_not_there_is_an_error_that_names_it(sublet: Sublet) -> None:
+    ran = sublet("health", "policy", "show", "xid:79", "xid:9x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no row for xid:9x" in ran.err
+
+
+def test_lint_calls_a_preset_by_its_name(sublet: Sublet) -> None:
+    assert sublet("health", "policy", "lint").out.startswith("catalogue (")
+
+
+def test_what_is_asked_of_the_breaker_is_said_in_words() -> None:
+    act = ManualAct(
+        id="1", node=None, card=None, what="breaker_half_open", by="ann", note="", at_ms=0, until_ms=0
+    )
+    told = answer_words(act, {"what": "asked_breaker_half_open"})
+    assert told == "healthd was asked by ann to set the breaker half-open; `sublet health breaker` shows it"
+    card = replace(act, node=NodeName("n"), card=CardId("A"), what="hold")
+    assert answer_words(card, {"what": "held"}) == "A: held by ann"
+
+
+def test_an_audit_event_says_who_and_why() -> None:
+    event = PublicEvent(
+        id="1",
+        type="dev.sublet.audit.held.v1",
+        source="healthd",
+        subject="A",
+        time=datetime(2026, 11, 29, tzinfo=UTC),
+        sequence=1,
+        position=1,
+        kind="audit",
+        node=NodeName("n"),
+        card=CardId("A"),
+        data={"what": "held", "by": "ann", "note": "fan is loud"},
+    )
+    assert event_line(event).endswith("by ann: fan is loud")
 
 
 def test_a_policy_that_is_neither_a_preset_nor_a_file_ends_with_2(sublet: Sublet) -> None:

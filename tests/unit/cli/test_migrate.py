@@ -445,7 +445,10 @@ def test_the_table_ends_with_what_is_to_do_and_the_verdict(sublet: Sublet) -> No
 def test_nothing_against_it_is_said_as_well(sublet: Sublet) -> None:
     ran = sublet("migrate", "-f", sublet.files(pod("p", container(nvidia=1))))
     assert ran.code == 0
-    assert ran.out.splitlines()[-1] == "Ready: nothing would be refused, and nothing serves cards twice."
+    assert ran.out.splitlines()[-1] == (
+        "Ready, as far as these files tell: nothing in them would be refused or serve cards beside "
+        "Sublet. No cluster was looked at: `sublet migrate` without -f does."
+    )
 
 
 @pytest.mark.parametrize(
@@ -478,3 +481,10 @@ def test_a_factor_of_volcano_is_a_whole_number(sublet: Sublet) -> None:
     told = only(ask(sublet, manifest, more=("--volcano-memory-factor", "10")))
     assert told["containers"]["main"]["memoryMiB"] == 30
     assert ask(sublet, manifest, more=("--volcano-memory-factor", "0")).code == 2
+
+
+def test_a_kubeconfig_that_is_not_there_is_named_with_the_way_out(sublet: Sublet) -> None:
+    ran = sublet("migrate", "--kubeconfig", "absent.conf")
+    assert (ran.code, ran.out) == (1, "")
+    assert "the file absent.conf does not exist" in ran.err
+    assert "--kubeconfig" in ran.err

@@ -88,6 +88,32 @@ def test_what_is_no_flight_ends_with_2_and_says_where(sublet: Sublet, tmp_path: 
     assert f"{file}: line 1" in ran.err
 
 
+@pytest.mark.parametrize("text", ["kind: Pod\n", '{"format":"sublet-flight","schema":1}\n', "[]\n"])
+def test_an_error_speaks_of_the_file_and_not_of_the_program(sublet: Sublet, text: str) -> None:
+    ran = sublet("replay", sublet.file("f", text))
+    assert (ran.code, ran.out) == (2, "")
+    assert "Error" not in ran.err
+    assert "line 1" in ran.err
+
+
+def test_a_missing_file_is_named_once(sublet: Sublet) -> None:
+    ran = sublet("replay", "absent.jsonl")
+    assert (ran.code, ran.err) == (2, "sublet: absent.jsonl: No such file or directory\n")
+
+
+def test_a_bare_name_is_a_pod_of_the_namespace_default(sublet: Sublet, flight: Path) -> None:
+    assert "held" in sublet("replay", str(flight), "--pod", "waits").out
+
+
+def test_a_pod_that_the_flight_does_not_know_ends_with_2_and_names_those_it_knows(
+    sublet: Sublet, flight: Path
+) -> None:
+    ran = sublet("replay", str(flight), "--pod", "ns/other")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no such pod in this file: nothing was decided of ns/other" in ran.err
+    assert "default/fits, default/waits" in ran.err
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_a_flight_is_the_same_in_another_process(tmp_path: Path, seed: str) -> None:

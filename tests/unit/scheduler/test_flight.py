@@ -139,18 +139,18 @@ def test_an_engine_that_decides_otherwise_is_shown_where() -> None:
     [
         (lambda _: [], "the file is empty"),
         (lambda lines: lines[:-1], "the file ends after"),
-        (lambda lines: ["{}", *lines], "line 1 .* names no format"),
+        (lambda lines: ["{}", *lines], "line 1 names no format"),
         (
             lambda lines: [lines[0].replace('"schema":1', '"schema":9'), *lines[1:]],
             "schema 9 of release 'test'",
         ),
-        (lambda lines: [lines[0], "[", *lines[1:]], "line 2 is no part of a flight"),
-        (lambda lines: [lines[0], '{"t":1,"event":{"is":"Engine"}}'], "line 2 .* KeyError: 'Engine'"),
+        (lambda lines: [lines[0], "[", *lines[1:]], "line 2 is no part of a flight: it is not JSON"),
+        (lambda lines: [lines[0], '{"t":1,"event":{"is":"Engine"}}'], "line 2 .* does not say"),
         (
             lambda lines: [lines[0], '{"t":1,"event":{"is":"events.Tick","x":1}}'],
-            "line 2 .* unexpected keyword",
+            "line 2 .* does not say",
         ),
-        (lambda lines: [lines[0], '{"t":1,"event":7}'], "line 2 .* int is no event"),
+        (lambda lines: [lines[0], '{"t":1,"event":7}'], "line 2 .* does not say"),
         (lambda lines: [line for line in lines if "state.records" not in line], "another's: state.records"),
     ],
 )

@@ -20,6 +20,7 @@ FORMAT = "sublet-flight"
 SCHEMA = 1
 """Rises when a reader must look again."""
 ITEMS_A_LINE = 8
+FETCH = "Fetch the file from the scheduler's /flight, and leave it as it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,15 @@ def read_flight(lines: Iterable[str]) -> Flight:
                 flight = _begun(raw)
             else:
                 _take(flight, raw)
+        except json.JSONDecodeError as error:
+            raise BadRequest(f"line {number} is no part of a flight: it is not JSON", hint=FETCH) from error
         except UNREADABLE as error:
             raise BadRequest(
-                f"line {number} is no part of a flight: {type(error).__name__}: {error}",
+                f"line {number} is no part of a flight: it does not say what this release writes",
                 hint="Read the file with the release that wrote it; the first line names it",
             ) from error
     if flight is None:
-        raise BadRequest("the file is empty", hint="Fetch it again from the scheduler's /flight")
+        raise BadRequest("the file is empty", hint=FETCH)
     if len(flight.told) != flight.events:
         raise BadRequest(
             f"the file ends after {len(flight.told)} of {flight.events} events", hint="Fetch it again, whole"
@@ -89,9 +92,12 @@ def read_flight(lines: Iterable[str]) -> Flight:
 
 def _begun(raw: Mapping[str, Any]) -> Flight:
     if raw.get("format") != FORMAT:
-        raise ValueError(f"the first line names no format {FORMAT!r}")
+        raise BadRequest(f"line 1 names no format {FORMAT!r}: the file is no flight", hint=FETCH)
     if raw["schema"] != SCHEMA:
-        raise ValueError(f"schema {raw['schema']!r} of release {raw.get('sublet')!r}; known is {SCHEMA}")
+        raise BadRequest(
+            f"line 1 names schema {raw['schema']!r} of release {raw.get('sublet')!r}; known is {SCHEMA}",
+            hint="Read the file with the release that wrote it",
+        )
     rules = from_json(raw["rules"])
     if not isinstance(rules, Rules):
         raise TypeError("the head has no rules")

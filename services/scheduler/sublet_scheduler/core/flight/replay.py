@@ -7,7 +7,7 @@ from sublet.model.errors import BadRequest
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.flight.codec import UNREADABLE
 from sublet_scheduler.core.flight.decisions import Document, deciding, documents
-from sublet_scheduler.core.flight.file import Flight, Told
+from sublet_scheduler.core.flight.file import FETCH, Flight, Told
 from sublet_scheduler.core.flight.image import engine_of
 
 
@@ -38,8 +38,8 @@ def replay(flight: Flight) -> Iterator[Step]:
         engine = engine_of(flight.rules, flight.memory)
     except UNREADABLE as error:
         raise BadRequest(
-            f"the engine's memory in it is damaged: {type(error).__name__}: {error}",
-            hint="Fetch the file again and leave it as it is",
+            "the engine's memory in it is damaged: it is not as this release writes it",
+            hint=FETCH,
         ) from error
     for number, told in enumerate(flight.told, 1):
         decided = _decided(engine, told, number)
