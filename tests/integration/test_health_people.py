@@ -230,11 +230,14 @@ async def test_of_two_the_other_takes_over_and_announces_the_recovery_once(stage
     assert [to for _, to, _ in await stage.events()] == ["condemned", "recovering", "healthy"]
 
 
-@pytest.mark.timeout(30)  # three processes start
 async def sublet_health(server: NatsServer, *arguments: str) -> tuple[str, str]:
+    return await sublet(server, "health", *arguments)
+
+
+async def sublet(server: NatsServer, *arguments: str) -> tuple[str, str]:
     """What it prints, and what it says beside that."""
     program = "import sys; from sublet.cli.main import main; sys.exit(main())"
-    command = (sys.executable, "-c", program, "health", *arguments, "--nats", server.url)
+    command = (sys.executable, "-c", program, *arguments, "--nats", server.url)
     ran = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -243,6 +246,7 @@ async def sublet_health(server: NatsServer, *arguments: str) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
+@pytest.mark.timeout(40)  # six processes start
 async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServer) -> None:
     async with AsyncExitStack() as held:
         api = await held.enter_async_context(serve_api())
@@ -266,6 +270,14 @@ async def test_people_reach_healthd_from_the_command_line(nats_server: NatsServe
             history, _ = await sublet_health(nats_server, "history", A)
             assert "held by ada: fan" in history
             assert "healthy -> held" in history
+            told, _ = await sublet(nats_server, "events", "--kind", "audit")
+            assert told.rstrip().endswith("by ada: fan")
+            assert await sublet(nats_server, "events", "--card", "NOPE") == (
+                "",
+                "no stored event is like that; `sublet health` lists the cards and their nodes\n",
+            )
+            out, _ = await sublet_health(nats_server, "breaker", "half-open", "--by", "ada")
+            assert out.startswith("healthd was asked by ada to set the breaker half-open")
 
 
 async def test_while_nobody_judges_the_table_says_so_and_shows_the_age_of_what_was_judged(

@@ -50,6 +50,14 @@ def test_the_reference_says_what_the_code_says() -> None:
     assert stale() == [], "run `make docs`, then read the diff"
 
 
+def test_commands_that_only_have_further_ones_have_a_section_too() -> None:
+    sections = (FOLDER / "commands.md").read_text().split("\n## ")
+    of = {title: text for title, _, text in (one.partition("\n") for one in sections)}
+    assert "`show`, `lint`" in of["sublet health policy"]
+    assert "half-open" in of["sublet health breaker"]
+    assert "hold|release|ack" not in of["sublet health breaker"]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_reference_page_is_linked_from_the_index(name: str) -> None:
     assert f"(reference/{name})" in (FOLDER.parent / "README.md").read_text()

@@ -35,6 +35,7 @@ HELP = {
     "release": "end a hold; faults stay",
     "ack": "say that a card was looked at: what only a person clears is cleared",
 }
+LIES = "The request lies on the bus until healthd has done it; the command waits a few seconds for that."
 BREAKER = {
     "open": "automation takes nothing out until it is closed",
     "half-open": "one card at a time; it closes after ten minutes",
@@ -51,7 +52,7 @@ _SPAN_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def register(actions: Commands) -> None:
     for what, text in HELP.items():
-        parser = actions.add_parser(what, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        parser = actions.add_parser(what, help=text, description=f"{text[0].upper()}{text[1:]}. {LIES}")
         parser.add_argument("card", metavar="CARD", help="the card's UUID")
         parser.add_argument("--node", help="where two nodes know the card")
         if what == "hold":

@@ -37,6 +37,18 @@ def test_anything_else_is_refused_with_key_value_and_unit(value: object) -> None
     assert len(refusal.message) < 250
 
 
+@pytest.mark.parametrize(
+    ("written", "unit", "example"),
+    [("4Gi", "MiB", 4096), ("4Gi", "GiB", 4), ("1Ki", "MiB", 10), ("4G", "MiB", 10), ("4Gi", "percent", 10)],
+)
+def test_the_way_out_shows_what_a_binary_suffix_means_where_that_is_whole(
+    written: str, unit: str, example: int
+) -> None:
+    refusal = whole_number(written, key="k", unit=unit)
+    assert isinstance(refusal, Refusal)
+    assert refusal.hint.endswith(f"for example k: {example}")
+
+
 def test_the_largest_amount_is_named() -> None:
     assert read("100", most=100) == 100
     refusal = read("101", most=100)
