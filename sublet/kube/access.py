@@ -50,8 +50,6 @@ async def find_access(
     settings = Configuration()
     chosen = str(kubeconfig) if kubeconfig else env.get("KUBECONFIG") or None
     in_cluster = chosen is None and "KUBERNETES_SERVICE_HOST" in env
-    if not in_cluster:
-        _expect_a_file(chosen or USUAL)
     try:
         if in_cluster:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -61,6 +59,7 @@ async def find_access(
                 cert_filename=str(account / "ca.crt"),
             )
         else:
+            _expect_a_file(chosen or USUAL)
             await config.load_kube_config(
                 config_file=chosen or USUAL,
                 context=context,
@@ -77,7 +76,7 @@ async def find_access(
 
 def _expect_a_file(paths: str) -> None:
     """Of several files in one text, as `$KUBECONFIG` may name, one is enough."""
-    if not any(Path(one).expanduser().is_file() for one in paths.split(os.pathsep) if one):
+    if not any(Path(one).expanduser().exists() for one in paths.split(os.pathsep) if one):
         raise BadRequest(
             f"no kubeconfig: the file {paths} does not exist",
             hint="Name one that exists with --kubeconfig FILE or in KUBECONFIG",
