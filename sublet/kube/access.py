@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+import yaml
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.config_exception import ConfigException
@@ -21,6 +22,8 @@ log = structlog.get_logger()
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts a pod's token and the API server's CA."""
 USUAL = "~/.kube/config"
+DAMAGED = (yaml.YAMLError, TypeError, AttributeError, KeyError)
+"""What the reader of kubeconfigs raises on a file that is none, such as an empty one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,11 @@ async def find_access(
                 client_configuration=settings,
                 persist_config=False,
             )
+    except DAMAGED as error:
+        where = chosen or USUAL
+        raise BadRequest(
+            f"{where} is not a kubeconfig", hint="Name one with --kubeconfig FILE or in KUBECONFIG"
+        ) from error
     except (ConfigException, OSError, ValueError) as error:
         where = chosen or USUAL
         raise BadRequest(

@@ -488,3 +488,11 @@ def test_a_kubeconfig_that_is_not_there_is_named_with_the_way_out(sublet: Sublet
     assert (ran.code, ran.out) == (1, "")
     assert "the file absent.conf does not exist" in ran.err
     assert "--kubeconfig" in ran.err
+
+
+@pytest.mark.parametrize("text", ["", "[", "- 1\n", "7\n"])
+def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(sublet: Sublet, text: str) -> None:
+    file = sublet.file("conf", text)
+    ran = sublet("migrate", "--kubeconfig", file)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"{file} is not a kubeconfig. Name one with --kubeconfig" in ran.err
