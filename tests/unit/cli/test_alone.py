@@ -27,10 +27,11 @@ sys.exit(main())
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True, timeout=9, check=False
+        [sys.executable, "-c", ALONE, *arguments], capture_output=True, text=True, timeout=30, check=False
     )
 
 
+@pytest.mark.timeout(60)  # a process for each command
 def test_offline_commands_need_no_extra(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text("nodes: [{name: n1, cards: [{uuid: A, memoryMiB: 8192}]}]")
