@@ -4,23 +4,12 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from sublet.runtime import log
 from sublet.runtime.serve import serve
-
-
-@pytest.fixture(autouse=True)
-def configuration_of_before() -> Iterator[None]:
-    root, before = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers, root.level
-    yield
-    structlog.configure(**before)
-    root.handlers = handlers
-    root.setLevel(level)
 
 
 async def test_lines_of_loops_threads_and_foreign_loggers_all_carry_the_service(
