@@ -31,6 +31,7 @@ from sublet.model.placement import CardGrant, NoRoom, Placement
 CARDS_A_NODE = 8
 CARD_MIB = 81_920
 FULL = 0.9
+LOOKS = Rules().looks_a_slice
 NOW = 1_000.0
 SMALL_MIB = (2048, 4096, 8192, 16384, 24576)
 LARGE_MIB = (24576, 40960, 49152)
@@ -72,9 +73,11 @@ def ask_for(limits: dict[str, object], name: str = "pod") -> PodAsk:
 class Cluster:
     """Cards are used as the sum of bookings that come and go; nothing outside the engine is there."""
 
-    def __init__(self, nodes: int, *, fill: bool = True, seed: int = 7) -> None:
+    def __init__(self, nodes: int, *, fill: bool = True, seed: int = 7, looks: int = LOOKS) -> None:
+        """`looks` is how many nodes one review looks at before it leaves the pod to the queue."""
         self.draw = random.Random(seed)
-        self.engine = Engine(Rules(workload=tuple((ask_for(limits), 1.0) for limits in SHAPES)))
+        workload = tuple((ask_for(limits), 1.0) for limits in SHAPES)
+        self.engine = Engine(Rules(workload=workload, looks_a_slice=looks))
         self._sizes_mib = SMALL_MIB if nodes <= MOST_SMALL else LARGE_MIB
         self.used_mib = 0
         self.total_mib = nodes * CARDS_A_NODE * CARD_MIB

@@ -102,7 +102,7 @@ def resident_mib(pid: str = "self") -> float:
 
 
 def _state() -> Cluster:
-    cluster = Cluster(NODES, fill=False)
+    cluster = Cluster(NODES, fill=False, looks=NODES)
     for number in range(PODS):
         _create(cluster, number)
     return cluster
