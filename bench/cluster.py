@@ -4,12 +4,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from sublet_scheduler.core.effects import Answer
+from sublet_scheduler.core.effects import Answer, WriteLedger
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.events import (
+    Event,
     HeartbeatSeen,
     InventorySeen,
     LedgerListed,
+    LedgerWritten,
     NodeSeen,
     NodesListed,
     PodsListed,
@@ -85,8 +87,11 @@ class Cluster:
         self._ids = 0
         for at in range(nodes):
             self._add(NodeName(f"node-{at:05d}"))
-        for event in (NodesListed(), QuotasListed(), PodsListed(), LedgerListed(1, complete=True)):
-            self.engine.handle(event, now=NOW)
+        events: list[Event] = [NodesListed(), QuotasListed(), PodsListed(), LedgerListed(1, complete=True)]
+        while events:
+            for effect in self.engine.handle(events.pop(0), now=NOW):
+                if isinstance(effect, WriteLedger):
+                    events.append(LedgerWritten(effect.entry.node, self.next_revision()))
         if fill:
             self._fill()
 
