@@ -19,7 +19,8 @@ from sublet_scheduler.core.effects import BallastEffect, MakeBallast, RemoveBall
 from sublet_scheduler.core.events import BallastWritten
 from sublet_scheduler.core.facts import PodFacts
 from sublet_scheduler.core.size import Size
-from sublet_scheduler.shell.ballastfacts import LABELS, read_ballast
+from sublet_scheduler.shell.ballastfacts import read_ballast
+from sublet_scheduler.shell.ownpods import idle_spec, own_labels
 
 log = structlog.get_logger()
 
@@ -118,7 +119,7 @@ def ballast_pod(effect: MakeBallast, image: str) -> dict[str, Any]:
         "metadata": {
             "name": ballast_name(effect.node),
             "namespace": keys.BALLAST_NAMESPACE,
-            "labels": LABELS,
+            "labels": own_labels(keys.BALLAST),
             "annotations": {"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"},
             "ownerReferences": [owner],
         },
@@ -126,28 +127,7 @@ def ballast_pod(effect: MakeBallast, image: str) -> dict[str, Any]:
             "priorityClassName": keys.BALLAST_CLASS,
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": only_there}},
             "tolerations": [{"operator": "Exists"}],
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "runAsGroup": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "ballast",
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "resources": {"requests": _requests(effect.size)},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
+            **idle_spec(keys.BALLAST, image, {"requests": _requests(effect.size)}),
         },
     }
 

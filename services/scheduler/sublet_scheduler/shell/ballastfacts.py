@@ -1,18 +1,14 @@
 """Reads the ballast pods of nodes, which the scheduler itself made, also before it was started anew."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from sublet.contract import keys, podspec, quantity
+from sublet.contract import keys, quantity
 from sublet.contract.podspec import Json
-from sublet.model.ids import NodeName, PodRef, PodUid
+from sublet.model.ids import NodeName
 from sublet_scheduler.core.facts import BallastFacts, PodFacts
 from sublet_scheduler.core.size import Size
-
-LABELS = {
-    "app.kubernetes.io/name": "sublet",
-    "app.kubernetes.io/part-of": "sublet",
-    keys.COMPONENT_LABEL: "ballast",
-}
+from sublet_scheduler.shell.ownpods import is_own, own_facts
 
 
 def read_ballast(pod: Json) -> PodFacts | None:
@@ -20,23 +16,13 @@ def read_ballast(pod: Json) -> PodFacts | None:
     cannot be read."""
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     owner = next((one for one in meta.get("ownerReferences") or () if one.get("kind") == "Node"), None)
-    if meta["namespace"] != keys.BALLAST_NAMESPACE or owner is None:
-        return None
-    if not LABELS.items() <= podspec.labels(pod).items():
+    if owner is None or not is_own(pod, component=keys.BALLAST, namespace=keys.BALLAST_NAMESPACE):
         return None
     asked = _size((spec["containers"][0].get("resources") or {}).get("requests") or {})
-    node = spec.get("nodeName")
-    return PodFacts(
-        uid=PodUid(meta["uid"]),
-        ref=PodRef(meta["namespace"], meta["name"]),
-        version=meta["resourceVersion"],
-        node=NodeName(node) if node else None,
-        phase=status.get("phase") or "Pending",
-        deleting=bool(meta.get("deletionTimestamp")),
-        ballast=BallastFacts(
-            node=NodeName(owner["name"]), asked=asked, counted=_most([asked, *_in_force(status)])
-        ),
+    ballast = BallastFacts(
+        node=NodeName(owner["name"]), asked=asked, counted=_most([asked, *_in_force(status)])
     )
+    return replace(own_facts(pod), ballast=ballast)
 
 
 def _in_force(status: Json) -> Iterable[Size]:

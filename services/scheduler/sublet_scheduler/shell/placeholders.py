@@ -16,7 +16,8 @@ from sublet.kube.port import Json, Kube
 from sublet.model.claim import Requirement, Wishes
 from sublet_scheduler.core.effects import MakePlaceholder, PlaceholderEffect
 from sublet_scheduler.core.events import PlaceholderWritten
-from sublet_scheduler.shell.placeholderfacts import LABELS, read_placeholder
+from sublet_scheduler.shell.ownpods import idle_spec, own_labels
+from sublet_scheduler.shell.placeholderfacts import read_placeholder
 
 log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ def placeholder_pod(effect: MakePlaceholder, image: str, resource: str) -> dict[
         "metadata": {
             "name": effect.name,
             "namespace": keys.PLACEHOLDER_NAMESPACE,
-            "labels": LABELS,
+            "labels": own_labels(keys.PLACEHOLDER),
             "annotations": {
                 keys.STANDS_FOR: ",".join(named),
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
@@ -95,28 +96,7 @@ def placeholder_pod(effect: MakePlaceholder, image: str, resource: str) -> dict[
                 }
                 for one in effect.wishes.tolerations
             ],
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65532,
-                "runAsGroup": 65532,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "placeholder",
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "resources": {"requests": requests | limits, "limits": limits},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
+            **idle_spec(keys.PLACEHOLDER, image, {"requests": requests | limits, "limits": limits}),
         },
     }
 
