@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from sublet_scheduler.core.facts import NodeFacts, PodFacts, Taint
+from sublet_scheduler.core.facts import NodeFacts, PodFacts
+from sublet_scheduler.core.listed import facts_of, inventory_of
 from sublet_scheduler.core.node import Booking, Held, HostUse
 from sublet_scheduler.core.placing import NOTHING_KEPT
 from sublet_scheduler.core.records import PodRecord, Stage
@@ -21,7 +22,7 @@ from sublet.contract.dialects.interface import Options
 from sublet.contract.inventory import InventoryGrant, InventoryNode
 from sublet.contract.overcommit import Overcommit
 from sublet.contract.podspec import Json
-from sublet.model.card import Card, Inventory
+from sublet.model.card import Card
 from sublet.model.claim import ContainerKind, Gang, PodAsk
 from sublet.model.ids import CardId, DecisionId, NodeName, PodUid
 from sublet.model.placement import CardGrant, NoRoom, Placement
@@ -109,10 +110,9 @@ class OfflineFleet:
 
     def _add(self, node: InventoryNode) -> None:
         fleet = self._state.fleet
-        state = fleet.node(node.name)
         fleet.describe(node.name, _facts(node))
-        state.beat_s = NOW
-        fleet.set_inventory(node.name, _inventory(node))
+        fleet.hear(node.name, NOW)
+        fleet.set_inventory(node.name, replace(inventory_of(node), slots=ENDLESS, registered=True))
         by_pod = sorted(node.grants, key=lambda grant: grant.pod)
         for pod, grants in groupby(by_pod, key=lambda grant: grant.pod):
             known = {each.id: each for card in node.cards for each in (card, *card.offered)}
@@ -131,30 +131,7 @@ def _record(id_: DecisionId, at: int, ask: PodAsk) -> PodRecord:
 def _facts(node: InventoryNode) -> NodeFacts:
     partitions = {keys.NVIDIA_MIG_PREFIX + one.profile for card in node.cards for one in card.partitions}
     served = {keys.SLOT, *partitions}.union(*(one.resources for one in dialects.ALL))
-    return NodeFacts(
-        name=node.name,
-        labels=node.labels,
-        taints=tuple(Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints),
-        unschedulable=node.unschedulable,
-        cpu_milli=node.cpu_milli,
-        memory_mib=node.memory_mib,
-        pods=node.pods,
-        allocatable=dict.fromkeys(served, ENDLESS),
-    )
-
-
-def _inventory(node: InventoryNode) -> Inventory:
-    return Inventory(
-        node=node.name,
-        boot_id="",
-        epoch="",
-        seq=0,
-        at_ms=0,
-        cards=node.cards,
-        shares_per_card=node.shares_per_card,
-        slots=ENDLESS,
-        registered=True,
-    )
+    return replace(facts_of(node), allocatable=dict.fromkeys(served, ENDLESS))
 
 
 def _held(grant: InventoryGrant, card: Card) -> Held:

@@ -22,7 +22,7 @@ from sublet.contract.results import pod_results
 from sublet.model.claim import PodAsk, Policy
 from sublet.model.errors import BadRequest
 from sublet.model.ids import DecisionId
-from sublet.model.placement import CardGrant, NoRoom, Placement
+from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode
 
 COLUMNS = ("POD", "OUTCOME", "NODE", "CONTAINER", "CARD", "INDEX", "MEMORY", "CORE", "NOTE")
@@ -138,7 +138,7 @@ def _placed(
         "placed",
         node=placement.node,
         containers={
-            container: [_grant(grant) for grant in grants]
+            container: [decision.grant_document(grant) for grant in grants]
             for container, grants in placement.containers.items()
         },
         annotations={keys.DECISION: decided, **written.annotations},
@@ -170,15 +170,6 @@ def _document(
         "env": env or {},
         "reasons": {str(reason): count for reason, count in (reasons or {}).items()},
         "message": message,
-    }
-
-
-def _grant(grant: CardGrant) -> dict[str, Any]:
-    return {
-        "card": grant.card,
-        "index": grant.index,
-        "memoryMiB": grant.memory_mib,
-        "corePercent": grant.core_percent,
     }
 
 

@@ -105,13 +105,18 @@ def _text(value: object) -> str:
     return value
 
 
-def _grant_out(grant: CardGrant) -> dict[str, Any]:
-    written: dict[str, Any] = {
+def grant_document(grant: CardGrant) -> dict[str, Any]:
+    """A grant as every document of ours writes it."""
+    return {
         "card": grant.card,
         "index": grant.index,
         "memoryMiB": grant.memory_mib,
         "corePercent": grant.core_percent,
     }
+
+
+def _grant_out(grant: CardGrant) -> dict[str, Any]:
+    written = grant_document(grant)
     return {**written, "exclusive": True} if grant.exclusive else written
 
 

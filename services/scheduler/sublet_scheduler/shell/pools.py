@@ -1,13 +1,13 @@
 """The file that says which nodes an autoscaler can add: an inventory with one node of each kind."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from sublet.contract.inventory import InventoryNode, read_inventory
-from sublet.model.card import Inventory
 from sublet.model.errors import BadRequest
-from sublet_scheduler.core.facts import NodeFacts, Taint
+from sublet_scheduler.core.listed import facts_of, inventory_of
 from sublet_scheduler.core.pools import NodePool
 
 
@@ -23,25 +23,5 @@ def read_pools(path: Path) -> tuple[NodePool, ...]:
 
 
 def _pool(node: InventoryNode) -> NodePool:
-    taints = tuple(Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints)
-    return NodePool(
-        facts=NodeFacts(
-            name=node.name,
-            labels=node.labels,
-            taints=taints,
-            cpu_milli=node.cpu_milli,
-            memory_mib=node.memory_mib,
-            pods=node.pods,
-        ),
-        inventory=Inventory(
-            node=node.name,
-            boot_id="",
-            epoch="",
-            seq=0,
-            at_ms=0,
-            cards=node.cards,
-            shares_per_card=node.shares_per_card,
-            slots=0,
-            registered=False,
-        ),
-    )
+    facts = replace(facts_of(node), unschedulable=False)  # nobody cordoned what is not there yet
+    return NodePool(facts=facts, inventory=inventory_of(node))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sublet.model.placement import CardGrant, NoRoom, Placement
+from sublet.contract.decision import grant_document
+from sublet.model.placement import NoRoom, Placement
 from sublet.model.reasons import Reason
 from sublet_scheduler.core.effects import Announce, Answer, Effect, EvictPods, FreeStuckPin
 
@@ -47,17 +48,8 @@ def _where(placement: Placement) -> dict[str, Any]:
     return {
         "node": placement.node,
         "containers": {
-            name: [_grant(one) for one in grants] for name, grants in placement.containers.items()
+            name: [grant_document(one) for one in grants] for name, grants in placement.containers.items()
         },
-    }
-
-
-def _grant(grant: CardGrant) -> dict[str, Any]:
-    return {
-        "card": grant.card,
-        "index": grant.index,
-        "memoryMiB": grant.memory_mib,
-        "corePercent": grant.core_percent,
     }
 
 
