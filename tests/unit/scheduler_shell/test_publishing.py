@@ -7,8 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from sublet_scheduler.core.effects import Announce, AnnounceCard, Report
-from sublet_scheduler.shell.outbox import Fact, Outbox, PublicEffect
+from sublet_scheduler.core.effects import Announce, AnnounceCard, PublicEffect, Report
+from sublet_scheduler.shell.outbox import Fact, Outbox
 from sublet_scheduler.shell.publishing import Publishing
 
 from sublet.bus.layout import LAYOUT

@@ -207,10 +207,8 @@ class StepDown:
     term: int
 
 
-Effect = (
-    Answer
-    | WriteLedger
-    | ReleasePod
+ClusterEffect = (
+    ReleasePod
     | MarkWaiting
     | FindPod
     | FreeStuckPin
@@ -219,8 +217,9 @@ Effect = (
     | AckRelease
     | BallastEffect
     | PlaceholderEffect
-    | Announce
-    | AnnounceCard
     | Report
-    | StepDown
 )
+"""What the API server is asked for."""
+PublicEffect = Announce | AnnounceCard | Report
+"""What the bus tells everybody."""
+Effect = Answer | WriteLedger | ClusterEffect | PublicEffect | StepDown

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from sublet_scheduler.core.effects import (
     AckRelease,
+    ClusterEffect,
     EvictPods,
     FindPod,
     FreeStuckPin,
@@ -24,7 +25,7 @@ from sublet_scheduler.shell.ballast import BallastWrites
 from sublet_scheduler.shell.evictions import Evictions
 from sublet_scheduler.shell.kubeevents import KubeEvents
 from sublet_scheduler.shell.nodewrites import NodeWrites
-from sublet_scheduler.shell.outbox import ClusterEffect, Outbox
+from sublet_scheduler.shell.outbox import Outbox
 from sublet_scheduler.shell.placeholders import PlaceholderWrites
 from sublet_scheduler.shell.podpatches import PodPatches
 from sublet_scheduler.shell.stuckpin import StuckPins

@@ -13,10 +13,9 @@ from sublet.contract import metrics as names
 from sublet.model.ids import DecisionId
 from sublet.model.placement import Placement
 from sublet.model.reasons import Reason, Refusal, RefusalCode
-from sublet_scheduler.core.effects import Announce, AnnounceCard, Answer, Report
+from sublet_scheduler.core.effects import Announce, AnnounceCard, Answer, PublicEffect, Report
 from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.records import Stage
-from sublet_scheduler.shell.outbox import PublicEffect
 
 log = structlog.get_logger()
 

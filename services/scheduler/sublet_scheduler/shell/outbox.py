@@ -12,7 +12,7 @@ from sublet_scheduler.core.effects import (
     Announce,
     AnnounceCard,
     Answer,
-    BallastEffect,
+    ClusterEffect,
     Effect,
     EvictPods,
     FindPod,
@@ -20,7 +20,7 @@ from sublet_scheduler.core.effects import (
     MakeBallast,
     MakePlaceholder,
     MarkWaiting,
-    PlaceholderEffect,
+    PublicEffect,
     ReleasePod,
     RemoveBallast,
     RemovePlaceholder,
@@ -33,20 +33,6 @@ from sublet_scheduler.core.effects import (
 from sublet_scheduler.shell.lane import Lane
 
 log = structlog.get_logger()
-
-ClusterEffect = (
-    ReleasePod
-    | MarkWaiting
-    | FindPod
-    | FreeStuckPin
-    | EvictPods
-    | WriteTotals
-    | AckRelease
-    | BallastEffect
-    | PlaceholderEffect
-    | Report
-)
-PublicEffect = Announce | AnnounceCard | Report
 
 
 @dataclass(frozen=True, slots=True)
