@@ -369,7 +369,7 @@ class Engine:
         self.gangs.settle(now)
         self.ballast.settle(now)
         self.placeholders.settle(now)
-        for node in sorted(self.state.ledgers.dirty):
+        for node in sorted(self.state.ledgers.writable):
             write = self.state.ledgers.next_write(self.state.wanted_entry(node))
             if write:
                 self.state.effects.append(WriteLedger(write))

@@ -46,6 +46,11 @@ class Ledgers:
             self.unchecked.append(node)
 
     @property
+    def writable(self) -> set[NodeName]:
+        """The nodes of `dirty` that need not wait for the outcome of an earlier write."""
+        return self.dirty - self.in_flight.keys() - self.unread
+
+    @property
     def more_to_check(self) -> bool:
         return bool(self.unchecked) and len(self.fences) < FENCES_AT_ONCE
 

@@ -74,11 +74,14 @@ class Reviews:
         placer, most = state.placer, state.rules.looks_a_slice
         avoid = state.avoided(ask.pod, id_, ask.owner, now)
         kept = self._holds.ahead_of(newest(ask))
-        found = placer.find(ask, now=now, avoid=avoid, kept=kept) if placer.may_find(ask, most) else None
-        if found is None and not (placer.may_find(ask, 0) and placer.may_refuse(ask, most, now=now)):
+        outcome: Placement | NoRoom | None = None
+        if placer.may_find(ask, most):
+            outcome = placer.find(ask, now=now, avoid=avoid, kept=kept)
+            if outcome is None and placer.may_refuse(ask, most, now=now):
+                outcome = placer.no_room(ask, now=now, avoid=avoid, kept=kept)
+        if outcome is None:
             state.dirty = True
             return _only(Reason.QUEUED)
-        outcome = found or placer.no_room(ask, now=now, avoid=avoid, kept=kept)
         if isinstance(outcome, Placement):
             return outcome
         words = placer.told(outcome, ask, now=now, avoid=avoid, kept=kept)
