@@ -32,7 +32,7 @@ from sublet_agent.shell.driver import Driver
 from sublet_agent.shell.hands import Hands
 from sublet_agent.shell.looks import Looks
 from sublet_agent.shell.mailbox import Mailbox
-from sublet_agent.shell.metrics import Metrics
+from sublet_agent.shell.metrics import Metrics, Scrape
 from sublet_agent.shell.observer import CHECKPOINT, Observer
 from sublet_agent.shell.origins import Origins, open_origins
 from sublet_agent.shell.podresources import PodResources
@@ -132,6 +132,9 @@ class Agent:
             bus, node=node, boot_id=boot_id, epoch=epoch, unix_ms=unix_ms, busy=self.engine.is_given
         )
         self._healthd = feeds.HealthdSeen()
+        self.registry.register(
+            Scrape(self.engine, self._box, bus, judged_ms=lambda: self._healthd.at_ms, unix_ms=unix_ms)
+        )
         self._kernel_log = KernelLog(settings.kernel_log) if settings.kernel_log else None
         self._wished: Mailbox[None] = Mailbox()
         self._read_ledger: Mailbox[int] = Mailbox()
@@ -162,14 +165,7 @@ class Agent:
             self._driver,
             grant_wait_s=settings.grant_wait_s,
             clock=monotonic_s,
-            measured=Metrics(
-                self.registry,
-                self.engine,
-                self._box,
-                bus,
-                judged_ms=lambda: self._healthd.at_ms,
-                unix_ms=unix_ms,
-            ).measured,
+            measured=Metrics(self.registry).measured,
         )
         self._registration = Registration(
             plugins,

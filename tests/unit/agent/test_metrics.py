@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from sublet_agent.core import event as ev
 from sublet_agent.core.observation import Process
-from sublet_agent.shell.metrics import Metrics
+from sublet_agent.shell.metrics import Scrape
 from sublet_agent.shell.signals import SignalBox
 
 from sublet.bus.layout import LAYOUT
@@ -30,7 +30,7 @@ def scraped(
     one.handle(observed(processes=processes), now=1)
     registry, bus = CollectorRegistry(), MemoryBus(LAYOUT)
     box = SignalBox(bus, node=NODE, boot_id="b1", epoch="e1", unix_ms=lambda: 1)
-    Metrics(registry, one, box, bus, judged_ms=lambda: judged_ms, unix_ms=lambda: 100_000)
+    registry.register(Scrape(one, box, bus, judged_ms=lambda: judged_ms, unix_ms=lambda: 100_000))
     return registry
 
 

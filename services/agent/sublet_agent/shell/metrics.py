@@ -17,9 +17,24 @@ from sublet_agent.shell.signals import SignalBox
 
 
 class Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._start = Histogram(
+            names.START_SECONDS,
+            "How long a PreStartContainer call took, by whether the container could start",
+            ("allowed",),
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
+            registry=registry,
+        )
+
+    def measured(self, seconds: float, allowed: bool) -> None:
+        self._start.labels(str(allowed).lower()).observe(seconds)
+
+
+class Scrape(Collector):
+    """Read from the engine when asked, so that nothing has to be kept in step."""
+
     def __init__(
         self,
-        registry: CollectorRegistry,
         engine: Engine,
         box: SignalBox,
         bus: Bus,
@@ -28,30 +43,6 @@ class Metrics:
         unix_ms: Callable[[], int],
     ) -> None:
         """`judged_ms`: when healthd last said that its verdicts stand, 0 where it never did."""
-        self._start = Histogram(
-            names.START_SECONDS,
-            "How long a PreStartContainer call took, by whether the container could start",
-            ("allowed",),
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
-            registry=registry,
-        )
-        registry.register(_Scrape(engine, box, bus, judged_ms, unix_ms))
-
-    def measured(self, seconds: float, allowed: bool) -> None:
-        self._start.labels(str(allowed).lower()).observe(seconds)
-
-
-class _Scrape(Collector):
-    """Read from the engine when asked, so that nothing has to be kept in step."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        box: SignalBox,
-        bus: Bus,
-        judged_ms: Callable[[], int],
-        unix_ms: Callable[[], int],
-    ) -> None:
         self._judged_ms = judged_ms
         self._unix_ms = unix_ms
         self._engine = engine
