@@ -4,28 +4,18 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from sublet_scheduler.core.effects import Answer, WriteLedger
+from sublet_scheduler.core.effects import Answer
 from sublet_scheduler.core.engine import Engine
-from sublet_scheduler.core.events import (
-    Event,
-    HeartbeatSeen,
-    InventorySeen,
-    LedgerListed,
-    LedgerWritten,
-    NodeSeen,
-    NodesListed,
-    PodsListed,
-    QuotasListed,
-    ReviewAsked,
-)
+from sublet_scheduler.core.events import ReviewAsked
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.node import Booking, Held
 from sublet_scheduler.core.state import Rules
 
+from bench.beginning import NOW, add_node, begin
 from sublet.contract import dialects, keys
 from sublet.contract.dialects.interface import Options
 from sublet.contract.reading import read_pod
-from sublet.model.card import Card, Heartbeat, Inventory, Link
+from sublet.model.card import Card, Link
 from sublet.model.claim import ContainerKind, PodAsk
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef
 from sublet.model.placement import CardGrant, NoRoom, Placement
@@ -34,7 +24,6 @@ CARDS_A_NODE = 8
 CARD_MIB = 81_920
 FULL = 0.9
 LOOKS = Rules().looks_a_slice
-NOW = 1_000.0
 SMALL_MIB = (2048, 4096, 8192, 16384, 24576)
 LARGE_MIB = (24576, 40960, 49152)
 MOST_SMALL = 10_000
@@ -87,11 +76,7 @@ class Cluster:
         self._ids = 0
         for at in range(nodes):
             self._add(NodeName(f"node-{at:05d}"))
-        events: list[Event] = [NodesListed(), QuotasListed(), PodsListed(), LedgerListed(1, complete=True)]
-        while events:
-            for effect in self.engine.handle(events.pop(0), now=NOW):
-                if isinstance(effect, WriteLedger):
-                    events.append(LedgerWritten(effect.entry.node, self.next_revision()))
+        begin(self.engine, self.next_revision)
         if fill:
             self._fill()
 
@@ -145,20 +130,7 @@ class Cluster:
         facts = NodeFacts(
             name=name, labels=labels, cpu_milli=10**9, memory_mib=10**9, pods=10**6, allocatable=SERVED
         )
-        inventory = Inventory(
-            node=name,
-            boot_id="b",
-            epoch="e",
-            seq=1,
-            at_ms=0,
-            cards=cards,
-            shares_per_card=16,
-            slots=128,
-            registered=True,
-        )
-        beat = Heartbeat(node=name, boot_id="b", epoch="e", seq=1, at_ms=0)
-        for event in (NodeSeen(facts), InventorySeen(inventory), HeartbeatSeen(beat)):
-            self.engine.handle(event, now=NOW)
+        add_node(self.engine, facts, cards, shares_per_card=16, slots=128)
 
     def _fill(self) -> None:
         """Cards of every degree of use: one in eight whole, some empty, most shared."""

@@ -9,7 +9,8 @@ from sublet_scheduler.core.engine import Engine
 from sublet_scheduler.core.events import PodSeen, Tick
 from sublet_scheduler.core.facts import PodFacts
 
-from bench.cluster import CARDS_A_NODE, NOW, SHAPES, ZONES, Cluster, ask_for
+from bench.beginning import NOW
+from bench.cluster import CARDS_A_NODE, SHAPES, ZONES, Cluster, ask_for
 from bench.figure import Figure, percentile, spread
 from sublet.contract import keys
 from sublet.contract.decision import Decision

@@ -17,7 +17,8 @@ from sublet_scheduler.core.effects import Effect, ReleasePod, WriteLedger
 from sublet_scheduler.core.events import Event, LedgerWritten, PodPatched, PodSeen
 from sublet_scheduler.core.facts import PodFacts
 
-from bench.cluster import NOW, SHAPES, Cluster, ask_for
+from bench.beginning import NOW
+from bench.cluster import SHAPES, Cluster, ask_for
 from bench.figure import Figure
 from sublet.bus.jetstream import open_bus
 from sublet.bus.layout import LAYOUT

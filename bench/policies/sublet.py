@@ -5,31 +5,23 @@ whole percent, rounded down.
 """
 
 from collections.abc import Sequence
+from itertools import count
 
 from sublet_scheduler.core.effects import Answer
 from sublet_scheduler.core.engine import Engine
-from sublet_scheduler.core.events import (
-    HeartbeatSeen,
-    InventorySeen,
-    LedgerListed,
-    NodeSeen,
-    NodesListed,
-    PodsListed,
-    QuotasListed,
-    ReviewAsked,
-)
+from sublet_scheduler.core.events import ReviewAsked
 from sublet_scheduler.core.facts import NodeFacts
 from sublet_scheduler.core.shapes import Policies
 from sublet_scheduler.core.state import Rules
 
+from bench.beginning import NOW, add_node, begin
 from bench.referee.trace import CARD, Node, Pod, Shape, Target
 from sublet.model import claim
-from sublet.model.card import Card, Heartbeat, Inventory
+from sublet.model.card import Card
 from sublet.model.ids import CardId, DecisionId, NodeName, PodRef
 from sublet.model.placement import Placement
 
 MIB_A_MILLI = 16
-NOW = 1_000.0
 
 
 class SubletPolicy:
@@ -39,8 +31,7 @@ class SubletPolicy:
         self.engine = Engine(Rules(policies=Policies(policy, policy), workload=workload))
         for node in nodes:
             self._add(node)
-        for event in (NodesListed(), QuotasListed(), PodsListed(), LedgerListed(1, complete=True)):
-            self.engine.handle(event, now=NOW)
+        begin(self.engine, count(1).__next__)
 
     def place(self, pod: Pod) -> tuple[str, tuple[int, ...]] | None:
         effects = self.engine.handle(ReviewAsked(DecisionId(pod.id), _ask(pod)), now=NOW)
@@ -60,20 +51,7 @@ class SubletPolicy:
             Card(id=CardId(f"{node.name}/{at}"), index=at, model=node.model, memory_mib=CARD * MIB_A_MILLI)
             for at in range(node.cards)
         )
-        inventory = Inventory(
-            node=name,
-            boot_id="",
-            epoch="",
-            seq=1,
-            at_ms=0,
-            cards=cards,
-            shares_per_card=CARD,
-            slots=CARD * node.cards,
-            registered=True,
-        )
-        beat = Heartbeat(node=name, boot_id="", epoch="", seq=1, at_ms=0)
-        for event in (NodeSeen(facts), InventorySeen(inventory), HeartbeatSeen(beat)):
-            self.engine.handle(event, now=NOW)
+        add_node(self.engine, facts, cards, shares_per_card=CARD, slots=CARD * node.cards)
 
 
 def _ask(pod: Pod) -> claim.PodAsk:
